@@ -1,0 +1,37 @@
+# One way to declare a layer, a program and a test; flags in one place.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+find_package(Threads REQUIRED)
+
+add_library(kvfence_flags INTERFACE)
+target_compile_options(kvfence_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${KVFENCE_WERROR}>>:-Werror>)
+if(KVFENCE_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVFENCE_SANITIZE}>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
+  add_link_options(-fsanitize=${KVFENCE_SANITIZE})
+endif()
+
+# kvf_layer(NAME DEPS a b ...): library kvfence_NAME (alias kvfence::NAME) of all *.cc here, public
+# headers under include/. A layer without sources is an interface library.
+function(kvf_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(sources)
+    add_library(kvfence_${name} STATIC ${sources})
+    set(scope PUBLIC)
+    target_link_libraries(kvfence_${name} PRIVATE kvfence_flags ${ARG_PRIVATE_DEPS})
+    set_target_properties(kvfence_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  else()
+    add_library(kvfence_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(kvfence::${name} ALIAS kvfence_${name})
+  target_include_directories(kvfence_${name} ${scope} ${CMAKE_CURRENT_SOURCE_DIR}/include)
+  target_link_libraries(kvfence_${name} ${scope} ${ARG_DEPS})
+endfunction()

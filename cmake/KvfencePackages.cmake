@@ -1,0 +1,11 @@
+# The libraries that ./dev deps installs. Abseil stays out of core and kernels.
+find_package(absl CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(KVFENCE_TESTS OR KVFENCE_BENCH)
+  find_package(GTest CONFIG REQUIRED)
+  find_package(rapidcheck CONFIG REQUIRED)
+  find_package(benchmark CONFIG REQUIRED)
+endif()
