@@ -18,6 +18,7 @@
 #include "kvfence/device_types.h"
 #include "kvfence/event.h"
 #include "kvfence/finding.h"
+#include "kvfence/policy.h"
 #include "kvfence/status.h"
 
 namespace kvfence {
@@ -66,12 +67,12 @@ struct LaunchedRow {
   uint64_t good_prefix = 0;   // tokens known good, should it have to be recomputed
 };
 
-class Ledger {
+class Ledger : public LedgerFacts {
  public:
   // `report` is called synchronously for each finding, in order; violations carry this rank.
   Ledger(const FenceConfig& config, RankId rank, DeltaSink* deltas,
          std::function<void(const Violation&)> report);
-  ~Ledger();
+  ~Ledger() override;
 
   RequestId Admit(const AdmitEvent& event);
   RequestId Latest(NameId name) const;
@@ -125,8 +126,11 @@ class Ledger {
   };
   Counts counts() const;
 
-  // For incident records: who holds the page now.
+  // For incident records and policy: who holds the page now (by current tag), which index entries
+  // name it in its present generation, and what a row of a launched step was to write.
   std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
+  std::vector<KeyId> KeysOf(PoolId pool, PageId page) const override;
+  std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const override;
 
  private:
   class Impl;

@@ -1,0 +1,94 @@
+// The gate: one rank's device side. Page records, expectation tables, and the three launches.
+//
+// It takes journal batches in sequence, keeps expectations in chunks so that its memory follows
+// live pages (I-15), judges each launched step on the very arrays the kernels read, and answers
+// with one verdict word per row. A batch that is missing, repeated or damaged leaves the gate
+// `lost`: from then on every row is unverified (I-11). This gate runs the CPU backend; records and
+// tables are plain memory. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kvfence/config.h"
+#include "kvfence/event.h"
+#include "kvfence/finding.h"
+#include "kvfence/journal.h"
+#include "kvfence/ledger.h"
+#include "kvfence/validate.h"
+
+namespace kvfence {
+
+class Gate : public Journal::Immediate {
+ public:
+  Gate(const FenceConfig& config, RankId rank);
+  ~Gate() override;
+
+  // Takes one batch: its deltas are on the device before the next Validate.
+  void Apply(const JournalBatch& batch);
+  void Stamp(PoolId pool, uint32_t page, const PageRecord& record) override;
+
+  // One judged pass, kept until Forget. `reasons` has one mask per row task of the plan.
+  struct Pass {
+    StepId step;
+    std::vector<uint32_t> reasons;
+    std::vector<DeviceFinding> findings;  // new ones of the last call, in row, pool, page order
+    bool findings_cut = false;
+    uint64_t entries = 0;
+    uint64_t validate_ns = 0;
+  };
+  // Judges the step's arrays; failing rows are harmless in them when it returns.
+  const Pass& Validate(const StepEvent& event, const StepPlan& plan);
+  // Makes further rows harmless before attention reads them.
+  void Sanitise(StepId step, std::span<const uint32_t> row_tasks);
+  // Rows that failed on the host since validate: confirm stores nothing for them.
+  void FailRow(StepId step, uint32_t row_task, uint32_t reasons);
+  const Pass& Confirm(StepId step);
+  bool Confirmed(StepId step) const;
+  // The row tasks of a pass that is still kept; empty when it isn't.
+  std::span<const RowTask> Rows(StepId step) const;
+  // The step has settled: its scratch may be used again.
+  void Forget(StepId step);
+
+  bool lost() const { return lost_; }
+  uint64_t page_bytes() const;
+  uint64_t expectation_bytes() const;  // chunks in use
+  uint64_t live_entries() const { return live_entries_; }
+  // The device's record of a page, and a way to damage it: fault injection flips tags here.
+  PageRecord& RecordForTest(PoolId pool, uint32_t page);
+
+ private:
+  struct Held;      // a request's chunks
+  struct InFlight;  // a pass and the copies of what it was launched with
+  class Requests;
+
+  void ApplyDelta(const JournalDelta& delta);
+  void ResizeList(uint64_t request, uint32_t pool, uint32_t count);
+  uint32_t TakeChunk();
+  void Place(const StepEvent& event, const StepPlan& plan, InFlight& pass);
+  StepView ViewOf(InFlight& pass) const;
+  GateView Device();
+  InFlight* Find(StepId step) const;
+  void Collect(InFlight& pass);
+
+  const FenceConfig config_;
+  const RankId rank_;
+  uint64_t next_sequence_ = 1;
+  bool lost_ = false;
+  std::vector<std::vector<PageRecord>> records_;  // [space]
+  std::vector<uint32_t> space_of_pool_;
+  std::vector<PoolState> pools_;
+  std::vector<uint64_t> row_requests_;
+  std::vector<Expectation> arena_;
+  std::vector<uint32_t> free_chunks_;
+  uint32_t chunks_in_use_ = 0;
+  uint64_t live_entries_ = 0;
+  std::unique_ptr<Requests> requests_;
+  std::vector<ApplyItem> items_;
+  std::vector<std::unique_ptr<InFlight>> passes_;  // oldest first
+  std::vector<std::unique_ptr<InFlight>> spare_;
+};
+
+}  // namespace kvfence
