@@ -18,6 +18,6 @@ namespace kvfence {
 
 }  // namespace kvfence
 
-#define KVF_CHECK(condition, why)                                                  \
-  (static_cast<bool>(condition) ? static_cast<void>(0)                             \
+#define KVF_CHECK(condition, why)                      \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::kvfence::CheckFailed(__FILE__, __LINE__, #condition, why))

@@ -25,11 +25,11 @@ struct PoolConfig {
   uint64_t window = 0;     // tokens; 0: full attention
   uint64_t width = 0;      // table entries per row; 0: the header's
   uint64_t null_page = 0;
-  bool scales = false;     // pages carry their own scale entries
+  bool scales = false;                 // pages carry their own scale entries
   std::optional<int64_t> skip_slot{};  // absent: any negative slot is skipped
   bool slot_entries = false;           // one table entry per token = page * page_size + offset
   PoolKind kind = PoolKind::kKv;
-  std::string space;       // pools of one space number the same physical pages; empty: its own
+  std::string space;  // pools of one space number the same physical pages; empty: its own
   uint64_t interleave_ranks = 0;
   uint64_t interleave_stride = 1;
   // For the start-up geometry check only.

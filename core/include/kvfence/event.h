@@ -81,7 +81,7 @@ struct PublishEvent {
   uint64_t at = 0;
   std::optional<IdentityId> identity{};
   NameId digest{};
-  std::optional<PageId> page{};     // ... or: the entry of `from_key` moves to this page
+  std::optional<PageId> page{};  // ... or: the entry of `from_key` moves to this page
   std::optional<KeyId> from_key{};
   PoolId pool{};
   RankId rank = kAllRanks;
@@ -172,15 +172,15 @@ struct RowPlan {
   Row row;
   RequestId req;
   uint64_t new_tokens = 0;
-  uint64_t draft = 0;                     // slots beyond new that draft passes may write
-  std::optional<uint64_t> base{};         // length before the step, where only the device knows it
-  std::optional<uint64_t> reach{};        // entries the consumer may touch; default: covered pages
-  std::optional<StepId> table_epoch{};    // the step its plan or graph was built for
-  std::span<const NameId> loads{};        // pins that end inside this step
+  uint64_t draft = 0;                   // slots beyond new that draft passes may write
+  std::optional<uint64_t> base{};       // length before the step, where only the device knows it
+  std::optional<uint64_t> reach{};      // entries the consumer may touch; default: covered pages
+  std::optional<StepId> table_epoch{};  // the step its plan or graph was built for
+  std::span<const NameId> loads{};      // pins that end inside this step
   // The last step at which this row's table changed, where the caller knows better than the ledger
   // (a log shows the tables themselves). Compared with table_epoch.
   std::optional<StepId> table_changed{};
-  bool scales = true;                     // false: this step's writes leave scale entries alone
+  bool scales = true;  // false: this step's writes leave scale entries alone
 };
 // A shared-prefix table, read instead of the first entries of these rows.
 struct PrefixPlan {
@@ -201,7 +201,7 @@ struct StepEvent {
   StepId step;
   RankId rank{0};
   std::span<const RowPlan> rows;
-  std::span<const Row> pads;           // padded rows: no request, must be harmless
+  std::span<const Row> pads;  // padded rows: no request, must be harmless
   std::span<const PrefixPlan> prefix{};
   std::span<const PoolBuffers> pools;  // every pool that the pass touches
 };

@@ -15,12 +15,12 @@ namespace kvfence {
 // (row, pool, logical page), or a row, or a page of an event.
 struct Violation {
   Reason reason{};
-  int64_t step = -1;    // the step it belongs to, -1 for host events outside steps
-  RequestId req;        // the incarnation that it ends, or that the event named
-  int64_t row = -1;     // batch row
-  int64_t pool = -1;    // pool index
-  int64_t at = -1;      // logical page
-  int64_t page = -1;    // physical page: what was found at the place
+  int64_t step = -1;  // the step it belongs to, -1 for host events outside steps
+  RequestId req;      // the incarnation that it ends, or that the event named
+  int64_t row = -1;   // batch row
+  int64_t pool = -1;  // pool index
+  int64_t at = -1;    // logical page
+  int64_t page = -1;  // physical page: what was found at the place
   int64_t rank = 0;
   uint64_t expected = 0;  // reason's own: tag, stamp, page, slot, length ... that was expected
   uint64_t found = 0;     // and what was there
@@ -30,11 +30,11 @@ struct Violation {
 struct StepStats {
   StepId step;
   RankId rank;
-  uint64_t rows = 0;            // rows judged, padded ones included
-  uint64_t entries = 0;         // table entries compared
+  uint64_t rows = 0;     // rows judged, padded ones included
+  uint64_t entries = 0;  // table entries compared
   uint64_t rows_failed = 0;
   uint64_t rows_unverified = 0;
-  uint64_t validate_ns = 0;     // host time of validate (CPU backend), 0 where not measured
+  uint64_t validate_ns = 0;  // host time of validate (CPU backend), 0 where not measured
 };
 
 // Called synchronously on the thread that made the call, in the order of the findings. Must not

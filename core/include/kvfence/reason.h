@@ -47,13 +47,15 @@ enum class Reason : uint8_t {
 inline constexpr int kReasonCount = 27;
 
 inline constexpr std::array<std::string_view, kReasonCount> kReasonNames = {
-    "page_out_of_range", "page_mismatch",     "tag_mismatch",        "stamp_mismatch",
-    "scale_mismatch",    "not_committed",     "write_target",        "write_shared",
-    "length_mismatch",   "row_tail",          "row_epoch",           "pad_row",
-    "table_epoch",       "changed_during_step", "unverified",        "stale_index_entry",
-    "key_mismatch",      "freed_while_held",  "double_free",         "issued_while_held",
-    "in_flight",         "copy_raced",        "conservation",        "content_mismatch",
-    "rank_divergence",   "identity_reused",   "geometry",
+    "page_out_of_range", "page_mismatch",       "tag_mismatch",
+    "stamp_mismatch",    "scale_mismatch",      "not_committed",
+    "write_target",      "write_shared",        "length_mismatch",
+    "row_tail",          "row_epoch",           "pad_row",
+    "table_epoch",       "changed_during_step", "unverified",
+    "stale_index_entry", "key_mismatch",        "freed_while_held",
+    "double_free",       "issued_while_held",   "in_flight",
+    "copy_raced",        "conservation",        "content_mismatch",
+    "rank_divergence",   "identity_reused",     "geometry",
 };
 
 constexpr std::string_view ReasonName(Reason reason) {
@@ -82,7 +84,9 @@ class CheckSet {
   constexpr int size() const { return std::popcount(mask_); }
   constexpr uint32_t mask() const { return mask_; }
 
-  friend constexpr CheckSet operator+(CheckSet a, CheckSet b) { return CheckSet(a.mask_ | b.mask_); }
+  friend constexpr CheckSet operator+(CheckSet a, CheckSet b) {
+    return CheckSet(a.mask_ | b.mask_);
+  }
   friend constexpr CheckSet operator-(CheckSet a, CheckSet b) {
     return CheckSet(a.mask_ & ~b.mask_);
   }
@@ -115,10 +119,14 @@ inline constexpr CheckSet kAuditChecks =
 
 constexpr CheckSet ChecksOf(Level level) {
   switch (level) {
-    case Level::kOff: return CheckSet();
-    case Level::kMap: return kMapChecks;
-    case Level::kFull: return kFullChecks;
-    case Level::kAudit: return kAuditChecks;
+    case Level::kOff:
+      return CheckSet();
+    case Level::kMap:
+      return kMapChecks;
+    case Level::kFull:
+      return kFullChecks;
+    case Level::kAudit:
+      return kAuditChecks;
   }
   return CheckSet();
 }

@@ -51,14 +51,14 @@ struct TableView {
   TableLayout layout = TableLayout::kDense;
   SanitiseMode sanitise = SanitiseMode::kInPlace;
   IntArray entries;
-  uint64_t entries_size = 0;   // how many integers `entries` has: nothing beyond is touched
-  uint64_t stride = 0;         // dense: integers from one row to the next
-  uint64_t width = 0;          // dense: entries of a row that may be read
-  uint32_t rows = 0;           // rows that the table (or indptr) has
-  IntArray indptr;             // csr: rows + 1
-  IntArray last_page_len;      // csr: rows, valid tokens in the last page
-  IntArray row_map;            // optional: batch row -> table row (req_pool_indices, idx_mapping)
-  IntArray saved;              // kRestore: as large as `entries`
+  uint64_t entries_size = 0;  // how many integers `entries` has: nothing beyond is touched
+  uint64_t stride = 0;        // dense: integers from one row to the next
+  uint64_t width = 0;         // dense: entries of a row that may be read
+  uint32_t rows = 0;          // rows that the table (or indptr) has
+  IntArray indptr;            // csr: rows + 1
+  IntArray last_page_len;     // csr: rows, valid tokens in the last page
+  IntArray row_map;           // optional: batch row -> table row (req_pool_indices, idx_mapping)
+  IntArray saved;             // kRestore: as large as `entries`
   // Entry decode, for engines that pack flags, split pages into kernel blocks or list slots:
   // u = (entry & mask) / divisor; page = u / entries_per_page, and the entry with index i of a row
   // must have u % entries_per_page == i % entries_per_page. A negative entry is no page at all.

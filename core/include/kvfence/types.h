@@ -77,7 +77,5 @@ struct std::hash<kvfence::StrongInt<Name, Rep>> {
 };
 template <>
 struct std::hash<kvfence::RequestId> {
-  size_t operator()(kvfence::RequestId v) const noexcept {
-    return std::hash<uint64_t>()(v.word());
-  }
+  size_t operator()(kvfence::RequestId v) const noexcept { return std::hash<uint64_t>()(v.word()); }
 };

@@ -1,9 +1,9 @@
 // Fence: what an engine embeds. Each method is a verb of the event language (docs/events.md).
 //
-// Idea: the engine says what its bookkeeping does (ownership and content verbs), hands over the very
-// arrays its kernels will read (Step), and asks before it publishes (Retire). The fence joins the
-// ledger (host truth), the journal and one gate per rank. Invariant: a row is published only with a
-// complete clean verdict of that very step on every rank (I-9).
+// Idea: the engine says what its bookkeeping does (ownership and content verbs), hands over the
+// very arrays its kernels will read (Step), and asks before it publishes (Retire). The fence joins
+// the ledger (host truth), the journal and one gate per rank. Invariant: a row is published only
+// with a complete clean verdict of that very step on every rank (I-9).
 //
 // Threads: one thread at a time (the scheduler's); Retire may come from another thread if calls
 // don't overlap. Status is a refusal: the call's words were off and it had no effect. What the

@@ -20,9 +20,9 @@ class SwitchedTracker {
   RequestId Admit(const AdmitEvent& event) {
     return fence_ ? fence_->Admit(event) : RequestId(event.name, 1);
   }
-#define KVF_SWITCHED_HOOK(verb)                                        \
-  void verb(const verb##Event& event) {                                \
-    if (fence_) Demand(fence_->verb(event), #verb);                    \
+#define KVF_SWITCHED_HOOK(verb)                     \
+  void verb(const verb##Event& event) {             \
+    if (fence_) Demand(fence_->verb(event), #verb); \
   }
   KVF_FOR_EACH_HOOK(KVF_SWITCHED_HOOK)
 #undef KVF_SWITCHED_HOOK

@@ -1,8 +1,8 @@
 // What lies on the device, word for word: page records, expectations, the step's tasks, verdicts.
 //
 // Idea: the ledger says (through the journal) what every launched row may touch; validate compares
-// that with the arrays the kernels will read. All structs are PODs of fixed size: they travel in one
-// copy per pass. Invariant: 16 bytes a page and 16 bytes a live expectation (I-15).
+// that with the arrays the kernels will read. All structs are PODs of fixed size: they travel in
+// one copy per pass. Invariant: 16 bytes a page and 16 bytes a live expectation (I-15).
 #pragma once
 
 #include <cstdint>
@@ -43,15 +43,15 @@ inline constexpr uint32_t kChunkEntries = 64;
 
 // One pool's part of the gate, and what its geometry is.
 struct PoolState {
-  PageRecord* records;   // [pages]
+  PageRecord* records;  // [pages]
   uint32_t pages;
   uint32_t page_size;
   uint32_t null_page;
-  uint32_t window;       // tokens; 0: full attention
-  int64_t skip_slot;     // used when has_skip_slot: the only negative slot that means "skip"
+  uint32_t window;    // tokens; 0: full attention
+  int64_t skip_slot;  // used when has_skip_slot: the only negative slot that means "skip"
   uint8_t has_skip_slot;
-  uint8_t page_scales;   // pages carry their own scale entries
-  uint8_t free_form;     // `state` and `cross` pools: length, fill and write position don't apply
+  uint8_t page_scales;  // pages carry their own scale entries
+  uint8_t free_form;    // `state` and `cross` pools: length, fill and write position don't apply
   uint8_t pad;
   uint16_t scale_epoch;  // per-tensor scales
   uint16_t pad2;
@@ -71,31 +71,31 @@ struct RowTask {
   uint64_t table_changed;  // last step at which its binding or table changed
   uint32_t row;            // line of the batch table
   RowKind kind;
-  uint32_t group;          // rows that read one shared-prefix table share their fate
+  uint32_t group;  // rows that read one shared-prefix table share their fate
   uint8_t has_table_epoch;
-  uint8_t keep_scales;     // this step's writes leave scale entries alone
-  uint8_t doomed;          // 1 + Reason that the host failed it for before launch, 0: none. Such a
-                           // row is sanitised and its verdict is that reason; nothing is judged.
+  uint8_t keep_scales;  // this step's writes leave scale entries alone
+  uint8_t doomed;       // 1 + Reason that the host failed it for before launch, 0: none. Such a
+                        // row is sanitised and its verdict is that reason; nothing is judged.
   uint8_t pad;
 };
 
 // One (row, pool): which expectations, and which logical pages to judge.
 struct PoolTask {
   uint32_t row_task;
-  uint32_t pool;           // index into the launch's pools
-  uint32_t first_page;     // first logical page that a window of the step reaches
-  uint32_t covered;        // pages of length_before + new_tokens (for free_form: all it holds)
-  uint32_t end_page;       // one past the last page to look at: covered, draft pages and reach
-  uint32_t expected;       // expectations the request has in this pool
-  uint32_t chunk_begin;    // its chunk ids: chunks[chunk_begin + k / kChunkEntries]
-  uint32_t write_begin;    // its write pages: write_stamps[write_begin + (k - write_first)]
-  uint32_t write_first;    // logical page of the first written position
-  uint32_t write_pages;    // pages that new and draft positions touch
-  uint32_t prefix;         // index of the shared-prefix table read instead of first entries, or ~0
-  uint32_t late_begin;     // logical pages whose fill, stamp and scale validate does not ask: sorted
-  uint32_t late_end;       // range late_pages[late_begin .. late_end), see kLateAtConfirm
+  uint32_t pool;         // index into the launch's pools
+  uint32_t first_page;   // first logical page that a window of the step reaches
+  uint32_t covered;      // pages of length_before + new_tokens (for free_form: all it holds)
+  uint32_t end_page;     // one past the last page to look at: covered, draft pages and reach
+  uint32_t expected;     // expectations the request has in this pool
+  uint32_t chunk_begin;  // its chunk ids: chunks[chunk_begin + k / kChunkEntries]
+  uint32_t write_begin;  // its write pages: write_stamps[write_begin + (k - write_first)]
+  uint32_t write_first;  // logical page of the first written position
+  uint32_t write_pages;  // pages that new and draft positions touch
+  uint32_t prefix;       // index of the shared-prefix table read instead of first entries, or ~0
+  uint32_t late_begin;   // logical pages whose fill, stamp and scale validate does not ask: sorted
+  uint32_t late_end;     // range late_pages[late_begin .. late_end), see kLateAtConfirm
   uint32_t pad;
-  uint64_t work_begin;     // running sum of (end_page - first_page): balances blocks over pages
+  uint64_t work_begin;  // running sum of (end_page - first_page): balances blocks over pages
 };
 
 // A late page with this bit is asked at confirm (`loads`); one without it is written by another row

@@ -27,7 +27,10 @@ struct ApplyItem {
   union {
     PageRecord record;
     Expectation expectation;
-    struct { uint64_t request; uint64_t unused; } row;  // request word bound to the row, 0: none
+    struct {
+      uint64_t request;
+      uint64_t unused;
+    } row;  // request word bound to the row, 0: none
   };
 };
 static_assert(sizeof(ApplyItem) == 32);
@@ -38,7 +41,7 @@ struct GateView {
   uint32_t pool_count;
   Expectation* expectations;  // arena: chunk c holds entries [c * kChunkEntries, ...)
   uint32_t chunk_count;
-  uint64_t* row_requests;     // [rows] request word bound to each batch row
+  uint64_t* row_requests;  // [rows] request word bound to each batch row
   uint32_t rows;
 };
 
@@ -46,37 +49,37 @@ struct GateView {
 struct StepView {
   uint64_t step;
   uint32_t rank;
-  uint32_t checks;                 // CheckSet mask: only these reasons may fire
-  uint8_t sanitise;                // false under policy `log`
+  uint32_t checks;   // CheckSet mask: only these reasons may fire
+  uint8_t sanitise;  // false under policy `log`
   uint8_t same_step_reads;
   const RowTask* rows;
   uint32_t row_count;
-  const PoolTask* pool_tasks;      // grouped by row_task, ascending; work_begin ascending
+  const PoolTask* pool_tasks;  // grouped by row_task, ascending; work_begin ascending
   uint32_t pool_task_count;
-  uint64_t work;                   // total (end_page - first_page)
-  const uint32_t* chunks;          // chunk ids
-  const Stamp* write_stamps;       // what confirm stores for each written page
+  uint64_t work;              // total (end_page - first_page)
+  const uint32_t* chunks;     // chunk ids
+  const Stamp* write_stamps;  // what confirm stores for each written page
   const uint32_t* late_pages;
   const PrefixTable* prefixes;
   uint32_t prefix_count;
-  uint32_t group_count;            // groups are 0 .. group_count-1
-  const TableView* tables;         // [pool_count], of the launch's pools
-  const SlotView* slots;           // [pool_count]
-  const LengthView* lengths;       // [pool_count]
+  uint32_t group_count;       // groups are 0 .. group_count-1
+  const TableView* tables;    // [pool_count], of the launch's pools
+  const SlotView* slots;      // [pool_count]
+  const LengthView* lengths;  // [pool_count]
 };
 
 // Scratch of one pass, kept from validate to settle (two passes in flight need two). Zeroed by
 // Validate itself.
 struct StepScratch {
-  VerdictWord* verdicts;        // [row_count] out
-  uint32_t* row_reasons;        // [row_count]
-  uint64_t* group_done;         // [group_count] work units finished
-  uint32_t* group_failed;       // [group_count] first mismatching prefix page + 1
-  Stamp* seen_stamps;           // [sum of write_pages] stamps at validate
-  DeviceFinding* findings;      // [finding_capacity]
-  uint32_t* finding_count;      // may exceed the capacity: then the list is cut, verdicts are not
+  VerdictWord* verdicts;    // [row_count] out
+  uint32_t* row_reasons;    // [row_count]
+  uint64_t* group_done;     // [group_count] work units finished
+  uint32_t* group_failed;   // [group_count] first mismatching prefix page + 1
+  Stamp* seen_stamps;       // [sum of write_pages] stamps at validate
+  DeviceFinding* findings;  // [finding_capacity]
+  uint32_t* finding_count;  // may exceed the capacity: then the list is cut, verdicts are not
   uint32_t finding_capacity;
-  uint64_t* counters;           // [kCounters] written by the kernels themselves (I-12)
+  uint64_t* counters;  // [kCounters] written by the kernels themselves (I-12)
 };
 inline constexpr uint32_t kCounterRuns = 0, kCounterRows = 1, kCounterEntries = 2,
                           kCounterRowsFailed = 3, kCounters = 4;

@@ -43,7 +43,7 @@ struct SameStepRead {
   uint32_t reader;  // row task
   uint32_t writer;  // row task
   uint32_t pool;
-  uint32_t at;      // logical page of the reader
+  uint32_t at;  // logical page of the reader
   int64_t page;
 };
 
@@ -63,8 +63,8 @@ struct StepPlan {
 struct LaunchedRow {
   Row row;
   RequestId req;
-  CheckSet reasons;           // why it failed so far; empty: clean so far
-  uint64_t good_prefix = 0;   // tokens known good, should it have to be recomputed
+  CheckSet reasons;          // why it failed so far; empty: clean so far
+  uint64_t good_prefix = 0;  // tokens known good, should it have to be recomputed
 };
 
 class Ledger : public LedgerFacts {
@@ -97,8 +97,8 @@ class Ledger : public LedgerFacts {
   Status Rescale(const RescaleEvent& event);
   Status Copy(const CopyEvent& event);
 
-  // A step is launched: host findings on its rows are reported (such rows are doomed), lengths grow,
-  // and the plan says what the device must find. The plan is valid until the next Launch.
+  // A step is launched: host findings on its rows are reported (such rows are doomed), lengths
+  // grow, and the plan says what the device must find. The plan is valid until the next Launch.
   Status Launch(const StepEvent& event, const StepPlan** plan);
   // The device's word on the rows of a launched step (one reason mask per row task, padded rows
   // included): after validate, and again after confirm, or once at settle where the device is
@@ -108,8 +108,9 @@ class Ledger : public LedgerFacts {
   std::vector<uint32_t> Judge(StepId step, std::span<const uint32_t> reasons);
   // The re-check of the step is over on this rank.
   Status Confirm(StepId step);
-  // The host settles the step (in step order). Rows whose confirm is missing are `unverified`; those
-  // that read writes of rows void by now are `not_committed`; both are reported. Fills `rows`.
+  // The host settles the step (in step order). Rows whose confirm is missing are `unverified`;
+  // those that read writes of rows void by now are `not_committed`; both are reported. Fills
+  // `rows`.
   Status Retire(StepId step, std::vector<LaunchedRow>* rows);
   // A row failed for a reason found elsewhere (another rank): void its writes as Judge does.
   void Fail(StepId step, Row row, Reason reason);

@@ -1,0 +1,197 @@
+// The verbs that say what the engine's bookkeeping and its movers did.
+#include "kvfence/fence.h"
+
+#include <algorithm>
+
+#include "fence_impl.h"
+
+namespace kvfence {
+
+Fence::Impl::Impl(const FenceConfig& config_in, std::vector<EventSink*> sinks_in)
+    : config(config_in), sinks(std::move(sinks_in)) {
+  std::vector<uint64_t> pages;
+  for (const PoolConfig& pool : config.pools) pages.push_back(pool.pages);
+  for (uint32_t r = 0; r < config.ranks; ++r) {
+    Rank rank;
+    rank.journal = std::make_unique<Journal>(pages);
+    rank.gate = std::make_unique<Gate>(config, RankId(r));
+    rank.ledger = std::make_unique<Ledger>(config, RankId(r), rank.journal.get(),
+                                           [this](const Violation& v) { Report(v); });
+    ranks.push_back(std::move(rank));
+  }
+}
+
+void Fence::Impl::Begin() {
+  ++stats.events;
+  event_findings.clear();
+}
+
+void Fence::Impl::Report(const Violation& violation) {
+  if (!config.checks().Has(violation.reason)) return;
+  // The same finding of another rank about the same event is this finding.
+  for (const Violation& seen : event_findings) {
+    if (seen.rank != violation.rank && seen.reason == violation.reason &&
+        seen.req == violation.req && seen.row == violation.row && seen.pool == violation.pool &&
+        seen.at == violation.at && seen.page == violation.page && seen.step == violation.step) {
+      return;
+    }
+  }
+  event_findings.push_back(violation);
+  ++stats.violations;
+  if (violation.step >= 0) {
+    OpenStep* open = FindOpen(StepId(static_cast<uint64_t>(violation.step)));
+    if (open != nullptr) open->violations.push_back(violation);
+  }
+  for (EventSink* sink : sinks) sink->OnViolation(violation);
+}
+
+void Fence::Impl::Note(PoolId pool, PageId page, PageVerb verb, RequestId req) {
+  history.Append({stats.events, last_step, req, pool.value(), page.value(), verb});
+}
+
+Status Fence::Impl::CheckRank(RankId rank) const {
+  if (rank == kAllRanks || rank.value() < config.ranks) return Status();
+  return Status::Invalid("rank must be below " + std::to_string(config.ranks) + ", got " +
+                         std::to_string(rank.value()));
+}
+
+Fence::Fence(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Fence::~Fence() = default;
+
+Result<std::unique_ptr<Fence>> Fence::Create(const FenceConfig& config,
+                                             std::vector<EventSink*> sinks) {
+  if (Status status = CheckConfig(config); !status.ok()) return status;
+  std::unique_ptr<Fence> fence(new Fence(std::make_unique<Impl>(config, std::move(sinks))));
+  fence->impl_->Begin();
+  for (const Violation& violation : CheckGeometry(config)) fence->impl_->Report(violation);
+  fence->impl_->stats.events = 0;
+  return fence;
+}
+
+NameId Fence::Intern(std::string_view name) { return NameId(impl_->names.Intern(name)); }
+std::string_view Fence::NameOf(NameId id) const { return impl_->names.NameOf(id.value()); }
+
+IdentityId Fence::InternIdentity(std::span<const std::pair<std::string, std::string>> fields) {
+  if (fields.empty()) return IdentityId{};
+  // Typed and length-prefixed, so that no two identities have one text.
+  std::vector<std::pair<std::string, std::string>> sorted(fields.begin(), fields.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::string text;
+  for (const auto& [key, value] : sorted) {
+    text += std::to_string(key.size()) + ":" + key + std::to_string(value.size()) + ":" + value;
+  }
+  return IdentityId(impl_->identities.Intern(text));
+}
+
+RequestId Fence::Latest(NameId name) const { return impl_->ranks[0].ledger->Latest(name); }
+
+RequestId Fence::Admit(const AdmitEvent& event) {
+  impl_->Begin();
+  RequestId admitted;
+  for (Impl::Rank& rank : impl_->ranks) admitted = rank.ledger->Admit(event);
+  return admitted;
+}
+
+Status Fence::Alloc(const AllocEvent& event) {
+  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kAlloc, event.req);
+  return impl_->ToLedgers(event, event.rank, &Ledger::Alloc);
+}
+
+Status Fence::Share(const ShareEvent& event) {
+  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kShare, event.req);
+  return impl_->ToLedgers(event, event.rank, &Ledger::Share);
+}
+
+Status Fence::Fork(const ForkEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Fork);
+}
+
+Status Fence::Cow(const CowEvent& event) {
+  impl_->Note(event.pool, event.page, PageVerb::kCow, event.req);
+  return impl_->ToLedgers(event, event.rank, &Ledger::Cow);
+}
+
+Status Fence::Trim(const TrimEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Trim);
+}
+
+Status Fence::Drop(const DropEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Drop);
+}
+
+Status Fence::Release(const ReleaseEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Release);
+}
+
+Status Fence::Free(const FreeEvent& event) {
+  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kFree, {});
+  return impl_->ToLedgers(event, event.rank, &Ledger::Free);
+}
+
+Status Fence::Publish(const PublishEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Publish);
+}
+
+Status Fence::Unpublish(const UnpublishEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Unpublish);
+}
+
+Status Fence::Pin(const PinEvent& event) {
+  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kPin, event.req);
+  return impl_->ToLedgers(event, event.rank, &Ledger::Pin);
+}
+
+Status Fence::Unpin(const UnpinEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Unpin);
+}
+
+Status Fence::Ready(const ReadyEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Ready);
+}
+
+Status Fence::BindRow(const BindRowEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::BindRow);
+}
+
+Status Fence::Audit(const AuditEvent& event) {
+  return impl_->ToLedgers(event, kAllRanks, &Ledger::Audit);
+}
+
+Status Fence::Write(const WriteEvent& event) {
+  impl_->Note(event.pool, event.page, PageVerb::kWrite, event.as.req);
+  return impl_->ToDevices(event, event.rank, &Ledger::Write);
+}
+
+Status Fence::Read(const ReadEvent& event) {
+  impl_->Note(event.pool, event.page, PageVerb::kRead, {});
+  return impl_->ToLedgers(event, event.rank, &Ledger::Read);
+}
+
+Status Fence::Scale(const ScaleEvent& event) {
+  return impl_->ToDevices(event, event.rank, &Ledger::Scale);
+}
+
+Status Fence::Rescale(const RescaleEvent& event) {
+  return impl_->ToLedgers(event, event.rank, &Ledger::Rescale);
+}
+
+Status Fence::Copy(const CopyEvent& event) {
+  impl_->Note(event.to_pool, event.to, PageVerb::kCopy, {});
+  return impl_->ToDevices(event, event.rank, &Ledger::Copy);
+}
+
+Fence::Stats Fence::stats() const {
+  Stats stats = impl_->stats;
+  for (const Impl::Rank& rank : impl_->ranks) {
+    const Ledger::Counts counts = rank.ledger->counts();
+    stats.ownership_changes += counts.ownership_changes;
+    stats.device_bytes_pages += rank.gate->page_bytes();
+    stats.device_bytes_expectations += rank.gate->expectation_bytes();
+    stats.live_entries += rank.gate->live_entries();
+  }
+  return stats;
+}
+
+const FenceConfig& Fence::config() const { return impl_->config; }
+
+}  // namespace kvfence

@@ -1,0 +1,93 @@
+// The inside of the facade: one ledger, journal and gate per rank, and what is common to all ranks.
+//
+// Idea: ownership events go to the ledger of each rank they hold for; a launched step goes to one
+// rank. A finding that several ranks make of one event is reported once (the ranks agree, so it's
+// one finding). Steps are settled over all ranks: the union of their reasons decides (I-9).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kvfence/fence.h"
+#include "kvfence/gate.h"
+#include "kvfence/history.h"
+#include "kvfence/incident.h"
+#include "kvfence/journal.h"
+#include "kvfence/ledger.h"
+#include "kvfence/name_table.h"
+#include "kvfence/policy.h"
+
+namespace kvfence {
+
+class Fence::Impl {
+ public:
+  Impl(const FenceConfig& config, std::vector<EventSink*> sinks);
+
+  struct Rank {
+    std::unique_ptr<Journal> journal;
+    std::unique_ptr<Ledger> ledger;
+    std::unique_ptr<Gate> gate;
+    std::vector<StepId> launched;  // not retired on this rank, oldest first
+  };
+  // A step of which at least one rank is launched and not all are retired.
+  struct OpenStep {
+    StepId step;
+    bool settled = false;  // its rows' fate over all ranks is decided
+    std::vector<Violation> violations;
+    SettlementStore store;
+  };
+
+  // Passes the event to the ledger of each rank it holds for, as one event.
+  template <class E>
+  Status ToLedgers(const E& event, RankId rank, Status (Ledger::*verb)(const E&)) {
+    Begin();
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      if (rank != kAllRanks && rank.value() != r) continue;
+      if (Status status = (ranks[r].ledger.get()->*verb)(event); !status.ok()) return status;
+    }
+    return Status();
+  }
+  // The same for events of movers outside the stream, which stamp device records at once.
+  template <class E>
+  Status ToDevices(const E& event, RankId rank, Status (Ledger::*verb)(const E&)) {
+    for (Rank& r : ranks) r.journal->SetImmediate(r.gate.get());
+    Status status = ToLedgers(event, rank, verb);
+    for (Rank& r : ranks) r.journal->SetImmediate(nullptr);
+    return status;
+  }
+
+  void Begin();  // a new event: its findings are told apart from those of the one before
+  void Report(const Violation& violation);
+  void Note(PoolId pool, PageId page, PageVerb verb, RequestId req);
+  Status CheckRank(RankId rank) const;
+  Status CheckStep(const StepEvent& event) const;
+
+  void ConfirmPass(Rank& rank, StepId step);
+  void ReportFindings(Rank& rank, const Gate::Pass& pass, StepId step);
+  void Settle(OpenStep& open);
+  OpenStep& Open(StepId step);
+  OpenStep* FindOpen(StepId step);
+  void FailedOnOtherRanks(OpenStep& open);
+
+  FenceConfig config;
+  std::vector<EventSink*> sinks;
+  NameTable names;
+  NameTable identities;
+  std::vector<Rank> ranks;
+  std::deque<OpenStep> open_steps;  // oldest first
+  std::vector<Violation> event_findings;
+  PageHistory history;
+  Stats stats;
+  int64_t last_step = -1;
+  SettlementStore result;
+};
+
+// Start-up geometry (reason `geometry`): arithmetic that would wrap, pools that overlap, page sizes
+// that disagree inside one space. Each breach is one violation; nothing is refused.
+std::vector<Violation> CheckGeometry(const FenceConfig& config);
+// What can't be a fence at all: no pools, a page size of 0, a pool of one page.
+Status CheckConfig(const FenceConfig& config);
+
+}  // namespace kvfence
