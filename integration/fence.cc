@@ -142,7 +142,8 @@ Status Fence::Pin(const PinEvent& event) {
 }
 
 Status Fence::Unpin(const UnpinEvent& event) {
-  return impl_->ToLedgers(event, event.rank, &Ledger::Unpin);
+  // The copy has ended: what it wrote counts from now on, also for a step that loads layer by layer.
+  return impl_->ToDevices(event, event.rank, &Ledger::Unpin);
 }
 
 Status Fence::Ready(const ReadyEvent& event) {

@@ -110,11 +110,17 @@ struct CampaignProgress {
   std::string phase;        // "no-fault arm", "fence-off arm", "faults"
 };
 
-// Runs it on the calling thread. `progress` is called now and then; `stop` set: finishes the current
-// engine step, and returns what there is, marked partial. Refuses impossible configs.
-Result<CampaignReport> RunCampaign(const CampaignConfig& config,
-                                   const std::function<void(const CampaignProgress&)>& progress,
-                                   const std::atomic<bool>* stop);
+// Who listens to a campaign while it runs. All may be left out; all are called on its thread.
+struct CampaignHooks {
+  std::function<void(const CampaignProgress&)> progress;  // now and then
+  const std::atomic<bool>* stop = nullptr;  // set: ends soon, the report is marked partial
+  std::vector<EventSink*> sinks;            // every fence of the campaign reports to them, too
+  std::function<void(const std::string& kind)> on_fault;  // activated
+  std::function<void(const std::string& kind, Outcome)> on_outcome;
+};
+
+// Runs it on the calling thread. Refuses impossible configs.
+Result<CampaignReport> RunCampaign(const CampaignConfig& config, const CampaignHooks& hooks);
 
 // The report as one JSON object (keys as the command line's `run --json` promises). Same config,
 // same bytes but for "seconds" and what is under "timing".

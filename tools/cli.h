@@ -1,0 +1,45 @@
+// What all verbs share: flags, help, exit codes, colours.
+//
+// Abseil's flags hold the values; parsing is done here, since its own parser exits 1 on a mistake and
+// knows nothing of verbs. Each verb names the flags that it takes; any other is a usage error.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvfence::tools {
+
+// Exit codes of every verb.
+inline constexpr int kExitClean = 0;
+inline constexpr int kExitFinding = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitEnvironment = 3;
+
+struct Verb {
+  std::string_view name;
+  std::string_view words;     // positional arguments as help shows them, "LOG"
+  std::string_view summary;   // one line
+  std::string_view details;   // paragraphs and examples for --help
+  std::vector<std::string_view> flags;
+  int (*run)(const std::vector<std::string>& words);
+};
+
+// Parses "--name=value", "--name value", "--name", "--noname" against the verb's flags. Returns
+// kExitClean, or kExitUsage after a one-line message; sets `help` when --help was asked for.
+int ParseFlags(const Verb& verb, const std::vector<std::string>& arguments,
+               std::vector<std::string>* words, bool* help);
+// The verb's help: usage, summary, flags with defaults, examples.
+std::string HelpOf(const Verb& verb);
+
+// May colours and a status line be used on this stream? No where it isn't a terminal or NO_COLOR is
+// set.
+bool IsFancy(int fd);
+// Prints "kvfence VERB: message" to standard error and returns `code`.
+int Fail(std::string_view verb, int code, const std::string& message);
+
+const Verb& RunVerb();
+const Verb& CheckVerb();
+const Verb& FaultsVerb();
+
+}  // namespace kvfence::tools

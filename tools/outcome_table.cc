@@ -1,0 +1,73 @@
+#include "outcome_table.h"
+
+#include "progress.h"
+
+namespace kvfence::tools {
+namespace {
+
+constexpr const char* kRed = "\x1b[31m";
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kPlain = "\x1b[0m";
+
+bool IsBad(Outcome outcome) {
+  return outcome == Outcome::kLate || outcome == Outcome::kMissed ||
+         outcome == Outcome::kCollateral || outcome == Outcome::kCrashed;
+}
+
+void PrintTable(const CampaignReport& report, bool fancy, std::FILE* out) {
+  std::fprintf(out, "\n%-22s %5s %9s", "fault", "class", "activated");
+  for (const std::string_view name : kOutcomeNames) {
+    std::fprintf(out, " %10s", std::string(name).c_str());
+  }
+  std::fprintf(out, "  answered by\n");
+  for (const FaultTally& fault : report.faults) {
+    std::fprintf(out, "%-22s %5c %9llu", fault.kind.c_str(), fault.fault_class,
+                 static_cast<unsigned long long>(fault.activated));
+    for (int i = 0; i < kOutcomeCount; ++i) {
+      const uint64_t count = fault.outcomes[static_cast<size_t>(i)];
+      const bool mark = fancy && count != 0 && IsBad(static_cast<Outcome>(i));
+      std::fprintf(out, " %s%10llu%s", mark ? kRed : "", static_cast<unsigned long long>(count),
+                   mark ? kPlain : "");
+    }
+    std::string reasons;
+    for (const auto& [reason, count] : fault.reasons) {
+      reasons += (reasons.empty() ? "" : ", ") + reason + " " + std::to_string(count);
+    }
+    std::fprintf(out, "  %s\n", reasons.c_str());
+  }
+}
+
+}  // namespace
+
+void PrintReport(const CampaignReport& report, const std::string& command, bool fancy,
+                 std::FILE* out) {
+  std::fprintf(out, "%s\n", command.c_str());
+  std::string drawn;
+  for (const std::string& line : report.drawn) drawn += " " + line;
+  if (!drawn.empty()) std::fprintf(out, "drawn:%s\n", drawn.c_str());
+  if (!report.faults.empty()) PrintTable(report, fancy, out);
+  std::fprintf(out,
+               "\nno-fault arm: %s steps, %s entries checked, %llu reports, %llu wrong tokens\n",
+               Short(static_cast<double>(report.clean_arm.steps)).c_str(),
+               Short(static_cast<double>(report.clean_arm.entries_checked)).c_str(),
+               static_cast<unsigned long long>(report.clean_arm.violations),
+               static_cast<unsigned long long>(report.clean_arm.wrong_tokens_published));
+  std::fprintf(out, "fence-off arm: %llu wrong tokens published\n",
+               static_cast<unsigned long long>(report.off_arm.wrong_tokens_published));
+  std::fprintf(out, "all: %s requests, %s steps, %s tokens published, %llu of them wrong, %llu false alarms\n",
+               Short(static_cast<double>(report.requests)).c_str(),
+               Short(static_cast<double>(report.steps)).c_str(),
+               Short(static_cast<double>(report.tokens_published)).c_str(),
+               static_cast<unsigned long long>(report.wrong_tokens_published),
+               static_cast<unsigned long long>(report.false_alarms));
+  for (const std::string& why : report.red) std::fprintf(out, "not green: %s\n", why.c_str());
+  for (const std::string& what : report.missing) std::fprintf(out, "missing: %s\n", what.c_str());
+  const bool good = report.green && !report.partial;
+  std::fprintf(out, "%s%s%s%s in %s\n", fancy ? (good ? kGreen : kRed) : "",
+               report.green ? "green" : "RED",
+               report.partial ? ", PARTIAL (interrupted)"
+                              : (report.complete ? ", complete" : ", not complete"),
+               fancy ? kPlain : "", Duration(report.seconds).c_str());
+}
+
+}  // namespace kvfence::tools
