@@ -4,6 +4,7 @@
 // Protocol per pass and rank, in stream order: Apply (journal deltas) - Validate - the engine's
 // kernels - Confirm. No call synchronises or allocates; all may be captured into a CUDA graph. For
 // the CUDA backend all pointers are device pointers. Errors are refusals of the launch itself.
+// A dense table without lengths can't be judged and fails its rows (length_mismatch).
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,9 @@ struct ApplyItem {
   uint32_t index;   // page; arena index of the expectation; row
   uint32_t fields;  // kApply* bits, for pages
   union {
-    PageRecord record;
+    PageRecord record;  // kScaleEpoch: record.scale is the new epoch
     Expectation expectation;
-    struct {
-      uint64_t request;
-      uint64_t unused;
-    } row;  // request word bound to the row, 0: none
+    struct { uint64_t request; uint64_t unused; } row;  // request word bound to the row, 0: none
   };
 };
 static_assert(sizeof(ApplyItem) == 32);
@@ -41,7 +39,7 @@ struct GateView {
   uint32_t pool_count;
   Expectation* expectations;  // arena: chunk c holds entries [c * kChunkEntries, ...)
   uint32_t chunk_count;
-  uint64_t* row_requests;  // [rows] request word bound to each batch row
+  uint64_t* row_requests;     // [rows] request word bound to each batch row
   uint32_t rows;
 };
 
@@ -49,37 +47,38 @@ struct GateView {
 struct StepView {
   uint64_t step;
   uint32_t rank;
-  uint32_t checks;   // CheckSet mask: only these reasons may fire
-  uint8_t sanitise;  // false under policy `log`
+  uint32_t checks;                 // CheckSet mask: only these reasons may fire
+  uint8_t sanitise;                // false under policy `log`
   uint8_t same_step_reads;
   const RowTask* rows;
   uint32_t row_count;
-  const PoolTask* pool_tasks;  // grouped by row_task, ascending; work_begin ascending
+  const PoolTask* pool_tasks;      // grouped by row_task, ascending; work_begin ascending
   uint32_t pool_task_count;
-  uint64_t work;              // total (end_page - first_page)
-  const uint32_t* chunks;     // chunk ids
-  const Stamp* write_stamps;  // what confirm stores for each written page
+  uint64_t work;                   // total (end_page - first_page)
+  const uint32_t* chunks;          // chunk ids
+  const Stamp* write_stamps;       // what confirm stores for each written page
   const uint32_t* late_pages;
   const PrefixTable* prefixes;
   uint32_t prefix_count;
-  uint32_t group_count;       // groups are 0 .. group_count-1
-  const TableView* tables;    // [pool_count], of the launch's pools
-  const SlotView* slots;      // [pool_count]
-  const LengthView* lengths;  // [pool_count]
+  uint32_t group_count;            // groups are 0 .. group_count-1
+  const TableView* tables;         // [pool_count], of the launch's pools
+  const SlotView* slots;           // [pool_count]
+  const LengthView* lengths;       // [pool_count]
 };
 
 // Scratch of one pass, kept from validate to settle (two passes in flight need two). Zeroed by
 // Validate itself.
 struct StepScratch {
-  VerdictWord* verdicts;    // [row_count] out
-  uint32_t* row_reasons;    // [row_count]
-  uint64_t* group_done;     // [group_count] work units finished
-  uint32_t* group_failed;   // [group_count] first mismatching prefix page + 1
-  Stamp* seen_stamps;       // [sum of write_pages] stamps at validate
-  DeviceFinding* findings;  // [finding_capacity]
-  uint32_t* finding_count;  // may exceed the capacity: then the list is cut, verdicts are not
+  VerdictWord* verdicts;        // [row_count] out
+  uint32_t* row_reasons;        // [row_count]
+  uint64_t* group_done;         // [group_count] element 0 counts the blocks that have finished
+  uint32_t* group_failed;       // [group_count] ~(first mismatching prefix page), 0: none
+  Stamp* seen_stamps;           // [sum of write_pages] stamps at validate
+  DeviceFinding* findings;      // [finding_capacity]
+  uint32_t* finding_count;      // may exceed the capacity: then the list is cut, verdicts are not
   uint32_t finding_capacity;
-  uint64_t* counters;  // [kCounters] written by the kernels themselves (I-12)
+  uint64_t* counters;           // [kCounters] written by the kernels themselves (I-12): validate
+                                // starts them at 0, confirm's re-check adds a run and failed rows
 };
 inline constexpr uint32_t kCounterRuns = 0, kCounterRows = 1, kCounterEntries = 2,
                           kCounterRowsFailed = 3, kCounters = 4;
@@ -91,7 +90,8 @@ void ValidateCpu(const GateView& gate, const StepView& step, const StepScratch& 
 enum class ConfirmPart : uint32_t { kBoth, kStoreOnly, kRecheckOnly };
 void ConfirmCpu(const GateView& gate, const StepView& step, const StepScratch& scratch,
                 ConfirmPart part = ConfirmPart::kBoth);
-// Makes one more row harmless (a same-step reader of a failed writer) before attention reads.
+// Makes one more row harmless (a same-step reader of a failed writer) before attention reads. The
+// caller sets its verdict word, so that confirm neither stores for it nor keeps a borrowed table.
 void SanitiseRowCpu(const GateView& gate, const StepView& step, uint32_t row_task);
 
 Status ApplyCuda(const GateView& gate, const ApplyItem* items, uint64_t count, void* stream);
