@@ -170,6 +170,7 @@ void Gate::Place(const StepEvent& event, const StepPlan& plan, InFlight& pass) {
   pass.CopyPlan(event, plan, pools_.size());
   for (PoolTask& task : pass.pool_tasks) {
     task.chunk_begin = static_cast<uint32_t>(pass.chunks.size());
+    if (lost_) task.expected = 0;  // nothing that a lost gate knows is believed
     if (task.expected == 0) continue;
     const auto found = requests_->by_word.find(pass.rows[task.row_task].request);
     KVF_CHECK(

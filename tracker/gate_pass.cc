@@ -1,5 +1,7 @@
 #include "gate_pass.h"
 
+#include <algorithm>
+
 namespace kvfence {
 
 void Gate::InFlight::Reset(StepId step) {
@@ -35,7 +37,7 @@ void Gate::InFlight::CopyPlan(const StepEvent& event, const StepPlan& plan, size
   pass.reasons.assign(rows.size(), 0);
   verdicts.assign(rows.size(), 0);
   row_reasons.assign(rows.size(), 0);
-  group_done.assign(group_count, 0);
+  group_done.assign(std::max(group_count, 1u), 0);  // element 0 also counts finished blocks
   group_failed.assign(group_count, 0);
   seen_stamps.assign(write_stamps.size(), kNoStamp);
   counters.assign(kCounters, 0);
