@@ -1,4 +1,4 @@
-// Core's words: tag arithmetic (I-1, I-2), stamps (I-3), levels as sets (I-4), the generator (I-20).
+// The words of core: tags (I-1, I-2), stamps (I-3), levels as sets (I-4), generator (I-20).
 #include <gtest/gtest.h>
 
 #include <set>
