@@ -39,11 +39,16 @@ function(kvf_layer name)
   endif()
 endfunction()
 
-# Each public header must compile alone, and twice in one source: one tiny source per header.
+# Each public header must compile alone, and twice in one source: one tiny source per header. A part
+# of another header says so in its first comment: "Included by kvfence/… only".
 function(kvf_check_headers name)
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/include/kvfence/*.h)
   set(sources)
   foreach(header ${headers})
+    file(STRINGS ${header} part LIMIT_COUNT 1 REGEX "^// Included by kvfence/.* only")
+    if(part)
+      continue()
+    endif()
     get_filename_component(stem ${header} NAME_WE)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${stem}.cc)
     file(CONFIGURE OUTPUT ${source} CONTENT

@@ -121,7 +121,7 @@ def layers(tree):
     home = {}
     found = []
     for name in tree.names:
-        match = re.match(r"(\w+)/include/kvfence/(.+\.h)$", name)
+        match = re.match(r"(\w+)/(?:\w+/)?include/kvfence/(.+\.h)$", name)
         if match:
             if match[2] in home:
                 found.append(f"{name}:1: {home[match[2]]} has a header of this name too")

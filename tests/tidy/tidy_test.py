@@ -52,6 +52,8 @@ class Rules(unittest.TestCase):
     def test_layers(self):
         self.put("core/include/kvfence/a.h", '#include <cstdint>\n#include "kvfence/t.h"\n')
         self.put("tracker/include/kvfence/t.h", '#include "kvfence/a.h"\n#include "absl/a.h"\n')
+        self.put("metrics/part/include/kvfence/p.h", "\n")
+        self.put("metrics/p.cc", '#include "kvfence/p.h"\n')
         self.put("tracker/t.cc", '#include "absl/a.h"\n#include "kvfence/none.h"\n')
         self.put("allocator/p.cc", '#include "kvfence/t.h"\n#include "tracker/own.h"\n')
         self.put("kernels/k.cc", '#include <absl/a.h>\n#include "../core/x.h"\n')
