@@ -75,7 +75,7 @@ def copy_tree():
 def call(command, timeout=None):
     """(exit code, output); code None when it ran into the timeout."""
     environment = dict(os.environ, CCACHE_BASEDIR=str(SCRATCH), CCACHE_NOHASHDIR="1",
-                       GTEST_COLOR="no", NO_COLOR="1")
+                       GTEST_COLOR="no", NO_COLOR="1", RC_PARAMS="noshrink=1")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
                               errors="replace", cwd=SCRATCH, env=environment, check=False)
@@ -101,7 +101,8 @@ def build(program):
 def run_tests(mutant):
     """('green' | 'red' | 'nothing ran', which test was red first)."""
     code, output = call([str(BUILD / "bin" / mutant["program"]),
-                         f"--gtest_filter={mutant['filter']}"], TEST_SECONDS)
+                         f"--gtest_filter={mutant['filter']}", "--gtest_fail_fast"],
+                        TEST_SECONDS)
     if code is None:
         return "red", f"no end within {TEST_SECONDS} s"
     ran = re.search(r"Running (\d+) tests?", output)
