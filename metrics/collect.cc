@@ -30,6 +30,12 @@ MetricType TypeOf(FamilyType type) {
   return MetricType::Untyped;
 }
 
+// Whole seconds and the rest apart: today's nanoseconds don't fit a double's 53 bits.
+double UnixSeconds(int64_t ns) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return static_cast<double>(ns / kSecond) + static_cast<double>(ns % kSecond) / 1e9;
+}
+
 // Fills one family after the other; adds the constant labels to each sample.
 class Collector {
  public:
@@ -142,7 +148,7 @@ void CollectCostAndPages(const MetricsState& state, Collector& out) {
   out.Begin(Family::kViolationLogDropped);
   out.Value({}, state.violation_log_dropped);
   out.Begin(Family::kLastViolation);
-  out.Value({}, static_cast<double>(state.last_violation_ns.load(std::memory_order_relaxed)) / 1e9);
+  out.Value({}, UnixSeconds(state.last_violation_ns.load(std::memory_order_relaxed)));
 }
 
 void CollectFaults(const MetricsState& state, Collector& out) {

@@ -26,7 +26,8 @@ class MetricsExposer {
   // kUnavailable: the port can't be bound (taken, privileged, no such address).
   static Result<std::unique_ptr<MetricsExposer>> Start(const Metrics& metrics, Options options);
 
-  // Stops serving and joins the threads. May outlive the Metrics: shows their last state.
+  // Stops serving and joins the threads, which takes up to two seconds (the server looks that often
+  // whether it shall stop). May outlive the Metrics: shows their last state.
   ~MetricsExposer();
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;
