@@ -104,15 +104,14 @@ void Metrics::AddViolationLogDropped(uint64_t records) {
   Add(state_->violation_log_dropped, records);
 }
 
-Status Metrics::CountFaultsInjected(std::string_view kind, uint64_t count) {
+Status Metrics::CountFault(std::string_view kind, uint64_t count) {
   const size_t index = IndexOf(state_->options.fault_kinds, kind);
   if (index == state_->faults.size()) return UnknownKind(kind);
   Add(state_->faults[index].injected, count);
   return Status();
 }
 
-Status Metrics::CountFaultOutcomes(std::string_view kind, std::string_view outcome,
-                                   uint64_t count) {
+Status Metrics::CountOutcome(std::string_view kind, std::string_view outcome, uint64_t count) {
   const size_t index = IndexOf(state_->options.fault_kinds, kind);
   if (index == state_->faults.size()) return UnknownKind(kind);
   const size_t which = IndexOf(kOutcomeNames, outcome);

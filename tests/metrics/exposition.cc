@@ -8,6 +8,19 @@
 
 namespace kvfence::testing {
 
+std::string Named(std::string_view name,
+                  std::initializer_list<std::pair<std::string_view, std::string_view>> labels) {
+  std::ostringstream series;
+  series << name;
+  const char* before = "{";
+  for (const auto& [label, value] : labels) {
+    series << before << label << "=\"" << value << '"';
+    before = ",";
+  }
+  series << "}";
+  return series.str();
+}
+
 std::map<std::string, double> ParseExposition(const std::string& text) {
   std::map<std::string, double> series;
   std::istringstream lines(text);

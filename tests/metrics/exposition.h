@@ -4,11 +4,18 @@
 // last space.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace kvfence::testing {
+
+// A series as the text writes it: name{label="value",...}. Values need no escape here.
+std::string Named(std::string_view name,
+                  std::initializer_list<std::pair<std::string_view, std::string_view>> labels);
 
 // Value by series, such as `kvfence_pages{state="free"}`. Fails the test on a series given twice.
 std::map<std::string, double> ParseExposition(const std::string& text);

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "kvfence/build_info.h"
@@ -36,29 +38,29 @@ TEST(I70, EveryLabelValueOfAClosedSetIsThereAtZero) {
     ASSERT_NE(it, series.end()) << name;
     EXPECT_EQ(it->second, 0.0) << name;
   };
-  for (const std::string_view name : kReasonNames) {
-    const std::string reason(name);
-    zero("kvfence_violations_total{reason=\"" + reason + "\"}");
-    zero("kvfence_request_aborts_total{reason=\"" + reason + "\"}");
+  for (const std::string_view reason : kReasonNames) {
+    zero(Named("kvfence_violations_total", {{"reason", reason}}));
+    zero(Named("kvfence_request_aborts_total", {{"reason", reason}}));
   }
-  for (const std::string backend : {"cpu", "cuda"}) {
-    for (const std::string result : {"clean", "violation", "unverified"}) {
-      zero("kvfence_validations_total{backend=\"" + backend + "\",result=\"" + result + "\"}");
+  const std::string duration = "kvfence_validation_duration_seconds";
+  for (const std::string_view backend : {"cpu", "cuda"}) {
+    for (const std::string_view result : {"clean", "violation", "unverified"}) {
+      zero(Named("kvfence_validations_total", {{"backend", backend}, {"result", result}}));
     }
-    zero("kvfence_requests_checked_total{backend=\"" + backend + "\"}");
-    zero("kvfence_pages_checked_total{backend=\"" + backend + "\"}");
-    zero("kvfence_validation_duration_seconds_count{backend=\"" + backend + "\"}");
-    zero("kvfence_validation_duration_seconds_bucket{backend=\"" + backend + "\",le=\"5e-06\"}");
-    zero("kvfence_validation_duration_seconds_bucket{backend=\"" + backend + "\",le=\"0.02\"}");
+    zero(Named("kvfence_requests_checked_total", {{"backend", backend}}));
+    zero(Named("kvfence_pages_checked_total", {{"backend", backend}}));
+    zero(Named(duration + "_count", {{"backend", backend}}));
+    zero(Named(duration + "_bucket", {{"backend", backend}, {"le", "5e-06"}}));
+    zero(Named(duration + "_bucket", {{"backend", backend}, {"le", "0.02"}}));
   }
-  for (const std::string state : {"free", "active", "cached", "quarantined"}) {
-    zero("kvfence_pages{state=\"" + state + "\"}");
+  for (const std::string_view state : {"free", "active", "cached", "quarantined"}) {
+    zero(Named("kvfence_pages", {{"state", state}}));
   }
-  for (const std::string kind : {"stale_tail", "early_recycle"}) {
-    zero("kvfence_faults_injected_total{kind=\"" + kind + "\"}");
-    for (const std::string outcome :
+  for (const std::string_view kind : {"stale_tail", "early_recycle"}) {
+    zero(Named("kvfence_faults_injected_total", {{"kind", kind}}));
+    for (const std::string_view outcome :
          {"prevented", "early", "benign", "late", "missed", "collateral", "crashed"}) {
-      zero("kvfence_fault_outcomes_total{kind=\"" + kind + "\",outcome=\"" + outcome + "\"}");
+      zero(Named("kvfence_fault_outcomes_total", {{"kind", kind}, {"outcome", outcome}}));
     }
   }
   zero("kvfence_batch_pages_count");
@@ -158,8 +160,8 @@ TEST(Metrics, ABoundBelongsToItsOwnBucket) {
   metrics->OnStep(Stats(1, 1'048'577, 0, 0, 20'000'001));
   const Series series = ParseExposition(metrics->RenderText());
   const auto duration = [&](const std::string& le) {
-    return series.at("kvfence_validation_duration_seconds_bucket{backend=\"cpu\",le=\"" + le +
-                     "\"}");
+    return series.at(
+        Named("kvfence_validation_duration_seconds_bucket", {{"backend", "cpu"}, {"le", le}}));
   };
   EXPECT_EQ(duration("5e-06"), 1);
   EXPECT_EQ(duration("1e-05"), 2);
@@ -199,10 +201,20 @@ TEST(Metrics, PagesModeAndOwnLimits) {
     metrics->SetMode(static_cast<Metrics::Mode>(i));
     series = ParseExposition(metrics->RenderText());
     for (size_t j = 0; j < Metrics::kModeNames.size(); ++j) {
-      const std::string mode(Metrics::kModeNames[j]);
-      EXPECT_EQ(series.count("kvfence_mode_info{mode=\"" + mode + "\"}"), i == j ? 1u : 0u);
+      EXPECT_EQ(series.count(Named("kvfence_mode_info", {{"mode", Metrics::kModeNames[j]}})),
+                i == j ? 1u : 0u);
     }
   }
+}
+
+TEST(Metrics, BackendsAndModesAreFoundByName) {
+  EXPECT_EQ(Metrics::BackendFromName("cpu"), Metrics::Backend::kCpu);
+  EXPECT_EQ(Metrics::BackendFromName("cuda"), Metrics::Backend::kCuda);
+  EXPECT_EQ(Metrics::BackendFromName("CPU"), std::nullopt);
+  for (size_t i = 0; i < Metrics::kModeNames.size(); ++i) {
+    EXPECT_EQ(Metrics::ModeFromName(Metrics::kModeNames[i]), static_cast<Metrics::Mode>(i));
+  }
+  EXPECT_EQ(Metrics::ModeFromName(""), std::nullopt);
 }
 
 TEST(Metrics, BuildInfoNamesThisBuild) {
@@ -211,19 +223,19 @@ TEST(Metrics, BuildInfoNamesThisBuild) {
   EXPECT_FALSE(build.cuda.empty());
   EXPECT_FALSE(build.revision.empty());
   const Series series = ParseExposition(Make(BareOptions())->RenderText());
-  EXPECT_EQ(
-      series.at("kvfence_build_info{version=\"" + std::string(build.version) + "\",cuda=\"" +
-                std::string(build.cuda) + "\",revision=\"" + std::string(build.revision) + "\"}"),
-      1);
+  EXPECT_EQ(series.at(Named(
+                "kvfence_build_info",
+                {{"version", build.version}, {"cuda", build.cuda}, {"revision", build.revision}})),
+            1);
 }
 
 TEST(Metrics, FaultsAreCountedByName) {
   const auto metrics = Make(BareOptions());
   const Series before = ParseExposition(metrics->RenderText());
-  EXPECT_TRUE(metrics->CountFaultsInjected("early_recycle", 3).ok());
-  EXPECT_TRUE(metrics->CountFaultsInjected("early_recycle").ok());
-  EXPECT_TRUE(metrics->CountFaultOutcomes("early_recycle", "prevented", 2).ok());
-  EXPECT_TRUE(metrics->CountFaultOutcomes("stale_tail", "crashed").ok());
+  EXPECT_TRUE(metrics->CountFault("early_recycle", 3).ok());
+  EXPECT_TRUE(metrics->CountFault("early_recycle").ok());
+  EXPECT_TRUE(metrics->CountOutcome("early_recycle", "prevented", 2).ok());
+  EXPECT_TRUE(metrics->CountOutcome("stale_tail", "crashed").ok());
   const Series expected = {
       {"kvfence_faults_injected_total{kind=\"early_recycle\"}", 4},
       {"kvfence_fault_outcomes_total{kind=\"early_recycle\",outcome=\"prevented\"}", 2},
@@ -234,11 +246,11 @@ TEST(Metrics, FaultsAreCountedByName) {
 TEST(Metrics, RefusesFaultNamesOutsideTheList) {
   const auto metrics = Make(BareOptions());
   const std::string before = metrics->RenderText();
-  const Status kind = metrics->CountFaultsInjected("double_issue");
+  const Status kind = metrics->CountFault("double_issue");
   EXPECT_EQ(kind.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(kind.message().find("double_issue"), std::string::npos);
-  EXPECT_FALSE(metrics->CountFaultOutcomes("double_issue", "missed").ok());
-  const Status outcome = metrics->CountFaultOutcomes("stale_tail", "lucky");
+  EXPECT_FALSE(metrics->CountOutcome("double_issue", "missed").ok());
+  const Status outcome = metrics->CountOutcome("stale_tail", "lucky");
   EXPECT_NE(outcome.message().find("lucky"), std::string::npos);
   EXPECT_EQ(metrics->RenderText(), before);
 }
@@ -277,12 +289,14 @@ TEST(Metrics, JsonSaysTheSameAsText) {
     types[name] = family["type"];
     for (const auto& sample : family["samples"]) {
       const auto series = [&](const std::string& suffix, const std::string& le) {
-        std::string labels;
+        std::ostringstream labels;
         for (const auto& [label, value] : sample["labels"].items()) {
-          labels += (labels.empty() ? "" : ",") + label + "=\"" + std::string(value) + "\"";
+          labels << label << "=\"" << value.get<std::string>() << "\",";
         }
-        if (!le.empty()) labels += ",le=\"" + le + "\"";
-        return name + suffix + "{" + labels + "}";
+        if (!le.empty()) labels << "le=\"" << le << "\",";
+        std::string inner = labels.str();
+        if (!inner.empty()) inner.pop_back();
+        return name + suffix + "{" + inner + "}";
       };
       if (sample.contains("value")) {
         flat[series("", "")] = sample["value"].get<double>();

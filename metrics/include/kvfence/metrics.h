@@ -9,9 +9,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +47,14 @@ class Metrics final : public EventSink {
   static constexpr std::array<std::string_view, 5> kModeNames = {"off", "log", "abort", "recompute",
                                                                  "stop"};
 
+  // Values by name, as a flag or a foreign language gives them; nothing for an unknown one.
+  static constexpr std::optional<Backend> BackendFromName(std::string_view name) {
+    return FromName<Backend>(kBackendNames, name);
+  }
+  static constexpr std::optional<Mode> ModeFromName(std::string_view name) {
+    return FromName<Mode>(kModeNames, name);
+  }
+
   // What became of an activated fault: label `outcome`.
   static constexpr std::array<std::string_view, 7> kOutcomeNames = {
       "prevented", "early", "benign", "late", "missed", "collateral", "crashed"};
@@ -56,7 +66,8 @@ class Metrics final : public EventSink {
     Mode mode = Mode::kAbort;
     // Harness only: the fault kinds. Empty, as in production: no fault families are exported.
     std::vector<std::string> fault_kinds;
-    // Unix time in nanoseconds, asked once per violation; must not block. Empty: the system clock.
+    // Unix time in nanoseconds, asked once per violation on the thread that found it; must be
+    // thread-safe and must not block. Empty: the system clock.
     std::function<int64_t()> clock;
   };
 
@@ -85,8 +96,8 @@ class Metrics final : public EventSink {
   // --- the harness ---
 
   // Refuse a kind or outcome that is not in the list. Wait-free too, but linear in the list.
-  Status CountFaultsInjected(std::string_view kind, uint64_t count = 1);
-  Status CountFaultOutcomes(std::string_view kind, std::string_view outcome, uint64_t count = 1);
+  Status CountFault(std::string_view kind, uint64_t count = 1);
+  Status CountOutcome(std::string_view kind, std::string_view outcome, uint64_t count = 1);
 
   // --- the scrape's thread ---
 
@@ -100,6 +111,16 @@ class Metrics final : public EventSink {
 
  private:
   friend class MetricsExposer;
+
+  template <class Value, size_t kSize>
+  static constexpr std::optional<Value> FromName(const std::array<std::string_view, kSize>& names,
+                                                 std::string_view name) {
+    for (size_t i = 0; i < kSize; ++i) {
+      if (names[i] == name) return static_cast<Value>(i);
+    }
+    return std::nullopt;
+  }
+
   explicit Metrics(std::shared_ptr<MetricsState> state);
 
   std::shared_ptr<MetricsState> state_;  // shared with an exposer, which may outlive us
