@@ -6,12 +6,15 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "atomic_file.h"
 #include "cli.h"
 #include "kvfence/backend.h"
 #include "kvfence/campaign.h"
+#include "kvfence/check.h"
 #include "kvfence/fault_kind.h"
 #include "kvfence/metrics.h"
 #include "kvfence/metrics_exposer.h"
@@ -143,20 +146,27 @@ Status Serve(CampaignHooks* hooks, Serving* serving) {
   const int64_t port = absl::GetFlag(FLAGS_metrics_port);
   if (port == -1) return Status();
   if (port < 0 || port > 65535) return Status::Invalid("--metrics_port must be 0..65535");
-  MetricsConfig config;
-  config.backend = absl::GetFlag(FLAGS_backend);
-  for (const FaultKind& kind : FaultKinds()) config.fault_kinds.emplace_back(kind.name);
-  serving->metrics = std::make_unique<Metrics>(config);
-  Result<std::unique_ptr<MetricsExposer>> exposer =
-      MetricsExposer::Start(*serving->metrics, static_cast<int>(port));
+  Metrics::Options options;
+  const auto backend = Metrics::BackendFromName(absl::GetFlag(FLAGS_backend));
+  if (!backend) return Status::Invalid("--backend must be cpu or cuda");
+  options.backend = *backend;
+  for (const FaultKind& kind : FaultKinds()) options.fault_kinds.emplace_back(kind.name);
+  Result<std::unique_ptr<Metrics>> metrics_made = Metrics::Create(std::move(options));
+  if (!metrics_made.ok()) return Status::Invalid(metrics_made.status().message());
+  serving->metrics = std::move(metrics_made).value();
+  Result<std::unique_ptr<MetricsExposer>> exposer = MetricsExposer::Start(
+      *serving->metrics, {.port = static_cast<uint16_t>(port), .address = "127.0.0.1"});
   if (!exposer.ok()) return Status(StatusCode::kUnavailable, exposer.status().message());
   serving->exposer = std::move(exposer).value();
   std::fprintf(stderr, "metrics: http://127.0.0.1:%d/metrics\n", serving->exposer->port());
   Metrics* metrics = serving->metrics.get();
   hooks->sinks.push_back(metrics);
-  hooks->on_fault = [metrics](const std::string& kind) { metrics->CountFault(kind); };
+  hooks->on_fault = [metrics](const std::string& kind) {
+    KVF_CHECK(metrics->CountFault(kind).ok(), "I-70 the metrics were given every fault kind");
+  };
   hooks->on_outcome = [metrics](const std::string& kind, Outcome outcome) {
-    metrics->CountOutcome(kind, kOutcomeNames[static_cast<size_t>(outcome)]);
+    const std::string_view name = kOutcomeNames[static_cast<size_t>(outcome)];
+    KVF_CHECK(metrics->CountOutcome(kind, name).ok(), "I-70 the metrics know every outcome");
   };
   return Status();
 }
