@@ -163,6 +163,8 @@ class PagePool {
  private:
   friend struct PagePoolPeer;  // tests, to damage the books and see Audit find it
   PagePool(std::shared_ptr<PageSpace> space, PoolId id, uint32_t index);
+  // Why no pool could work on this page: beyond the space, or the null page.
+  Status RefuseIndex(PageId page, const char* verb) const;
   // Why this page can't be worked on in this pool's name; ok if it's issued to this pool.
   Status Refuse(PageId page, const char* verb) const;
   Status Wrong(PageId page, const char* verb, const char* why) const;
