@@ -73,6 +73,8 @@ class IndexListener {
   virtual void OnReturn(PageId page) = 0;                  // event `free`
 };
 
+struct PrefixTable;  // the entries
+
 // Not thread-safe; on its pool's thread. Publish, Lookup, Unpublish and EvictOne take constant time
 // (per entry of the page), amortised over growth of the table.
 class PrefixIndex {
@@ -116,8 +118,8 @@ class PrefixIndex {
   uint64_t stale_entries() const;  // O(entries)
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  friend struct PrefixIndexPeer;  // tests, to damage the entries and see Audit find it
+  std::unique_ptr<PrefixTable> table_;
 };
 
 // Issues a page, evicting as long as none is free. Nothing: the pool is full of held pages.
