@@ -84,13 +84,6 @@ std::optional<AuditBreach> AuditCounts(const PageSpace& space) {
     return Breach(kNoPage, std::to_string(pinned) + " pages are pinned, counted " +
                                std::to_string(space.pinned_pages));
   }
-  const uint64_t retired = counted.back().by_state[static_cast<size_t>(PageState::kRetired)];
-  // The null page has a tag like all others, which may have been born exhausted.
-  const uint64_t null_retired = space.tags.Retired(PageId(space.null_page)) ? 1 : 0;
-  if (retired + null_retired != space.tags.retired()) {
-    return Breach(kNoPage, std::to_string(retired) + " pages are retired, the tags say " +
-                               std::to_string(space.tags.retired()) + " (I-2)");
-  }
   return std::nullopt;
 }
 

@@ -33,8 +33,8 @@ TEST(TagTable, GrowsOnIssueAndOnReturnAndNeverRepeats) {  // I-1
 
 TEST(TagTable, ASecondIssueOfALivePageBeginsANewGenerationAndIsCounted) {
   TagTable tags(2);
-  const Tag first = *tags.Issue(PageId(1));
-  const Tag second = *tags.Issue(PageId(1));
+  const Tag first = tags.Issue(PageId(1)).value();
+  const Tag second = tags.Issue(PageId(1)).value();
   EXPECT_GT(second, first);
   EXPECT_TRUE(TagLive(second));
   EXPECT_EQ(tags.double_issues(), 1u);

@@ -27,7 +27,7 @@ void CheckSeeded(const std::string& name, uint64_t seed, int runs, Testable&& pr
   const auto result =
       std::getenv("RC_PARAMS") != nullptr
           ? rc::detail::checkTestable(std::forward<Testable>(property), metadata)
-          : rc::detail::checkTestable(std::forward<Testable>(property), metadata, params, {});
+          : rc::detail::checkTestable(std::forward<Testable>(property), metadata, params);
   if (result.template is<rc::detail::SuccessResult>()) return;
   std::ostringstream text;
   rc::detail::printResultMessage(result, text);

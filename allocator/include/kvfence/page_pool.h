@@ -53,7 +53,7 @@ inline constexpr int kPageStateCount = 7;
 std::string_view PageStateName(PageState state);
 
 struct PoolOptions {
-  PoolId id;                             // named in messages, and the owner in PageInfo
+  PoolId id{0};                          // named in messages, and the owner in PageInfo
   int64_t pages = 0;                     // of the space, the null page counted; 2 .. 2^31-1
   PageId null_page{0};                   // never issued
   ReuseOrder order = ReuseOrder::kLifo;  // of the space
