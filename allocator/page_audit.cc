@@ -15,7 +15,7 @@ AuditBreach Breach(uint32_t page, std::string what) {
 
 // Walks one list; every page on it must say that it's there, once, and link back.
 std::optional<AuditBreach> AuditList(const PageSpace& space, const PageListEnds& ends,
-                                     PageList list, uint32_t pool, const char* name,
+                                     PageList list, uint8_t pool, const char* name,
                                      std::vector<bool>& seen) {
   const std::string in = std::string(" in the ") + name + " list";
   uint64_t walked = 0;
@@ -25,7 +25,7 @@ std::optional<AuditBreach> AuditList(const PageSpace& space, const PageListEnds&
     if (seen[page]) return Breach(page, "stands twice" + in);
     seen[page] = true;
     const PageRecord& record = space.records[page];
-    if (record.list != list) return Breach(page, "doesn't know that it is" + in);
+    if (space.Where(page).list != list) return Breach(page, "doesn't belong, but is" + in);
     if (record.pool != pool) return Breach(page, "of another pool is" + in);
     if (record.prev != prev) return Breach(page, "has a broken backward link" + in);
     prev = page;
@@ -54,22 +54,17 @@ std::optional<AuditBreach> AuditRecord(const PageSpace& space, uint32_t page) {
   if (live && !record.held() && !record.pinned()) {
     return Breach(page, "is had by nobody, but didn't go back: a leak (I-21)");
   }
-  if (record.state != space.Classify(page)) {
-    return Breach(page, "is called " + std::string(PageStateName(record.state)) + ", but is " +
-                            std::string(PageStateName(space.Classify(page))));
-  }
-  if (record.list != PageSpace::ListFor(record.state, record))
-    return Breach(page, "waits in the wrong list (I-22)");
   return std::nullopt;
 }
 
 std::optional<AuditBreach> AuditCounts(const PageSpace& space) {
   std::vector<PoolBooks> counted(space.pools.size() + 1);  // the last: of no pool
   uint64_t pinned = 0;
-  for (const PageRecord& record : space.records) {
-    PoolBooks& books = record.pool == kNoPool ? counted.back() : counted[record.pool];
-    ++books.by_state[static_cast<size_t>(record.state)];
-    pinned += record.pinned() ? 1 : 0;
+  for (uint32_t page = 0; page < space.records.size(); ++page) {
+    const Place place = space.Where(page);
+    PoolBooks& books = place.pool == kNoPool ? counted.back() : counted[place.pool];
+    ++books.by_state[static_cast<size_t>(place.state)];
+    pinned += space.records[page].pinned() ? 1 : 0;
   }
   for (size_t pool = 0; pool < counted.size(); ++pool) {
     const uint64_t* said = pool == space.pools.size() ? space.by_state : space.pools[pool].by_state;
@@ -95,13 +90,13 @@ std::optional<AuditBreach> AuditSpace(const PageSpace& space) {
   if (breach) return breach;
   for (size_t pool = 0; pool < space.pools.size(); ++pool) {
     breach = AuditList(space, space.pools[pool].evictable, PageList::kEvictable,
-                       static_cast<uint32_t>(pool), "eviction", seen);
+                       static_cast<uint8_t>(pool), "eviction", seen);
     if (breach) return breach;
   }
   for (uint32_t page = 0; page < space.records.size(); ++page) {
     if ((breach = AuditRecord(space, page))) return breach;
-    if (!seen[page] && space.records[page].list != PageList::kNone) {
-      return Breach(page, "says it waits in a list, but isn't there (I-22)");
+    if (!seen[page] && space.Where(page).list != PageList::kNone) {
+      return Breach(page, "belongs in a list, but isn't there (I-22)");
     }
   }
   return AuditCounts(space);

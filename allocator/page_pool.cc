@@ -34,7 +34,7 @@ std::string_view PageStateName(PageState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-PagePool::PagePool(std::shared_ptr<PageSpace> space, PoolId id, uint32_t index)
+PagePool::PagePool(std::shared_ptr<PageSpace> space, PoolId id, uint8_t index)
     : space_(std::move(space)), id_(id), index_(index) {}
 PagePool::~PagePool() = default;
 
@@ -58,7 +58,7 @@ Result<std::unique_ptr<PagePool>> PagePool::CreateSibling(PoolId id) {
     return Status(StatusCode::kResourceExhausted, "too many pools on one page space");
   }
   space_->pools.push_back(PoolBooks{id, {}, {}});
-  const auto index = static_cast<uint32_t>(space_->pools.size() - 1);
+  const auto index = static_cast<uint8_t>(space_->pools.size() - 1);
   return std::unique_ptr<PagePool>(new PagePool(space_, id, index));
 }
 
@@ -101,7 +101,7 @@ bool PagePool::IssueAll(std::span<PageId> out) {
 
 Status PagePool::IssuePage(PageId page) {
   if (Status status = RefuseIndex(page, "issue"); !status.ok()) return status;
-  if (space_->records[Index(page)].list != PageList::kFree) {
+  if (space_->Where(Index(page)).list != PageList::kFree) {
     return Wrong(page, "issue", "is not free");
   }
   space_->IssueFree(Index(page), index_);
@@ -113,18 +113,18 @@ Result<PageChange> PagePool::AddReference(PageId page) {
   PageRecord& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "share", "is quarantined");
   if (!record.held()) return Wrong(page, "share", "is held by nobody and waits for a copy to end");
+  const Place before = space_->Where(Index(page));
   if (!Increment(record.references)) return Full(page, "share");
-  space_->Place(Index(page));
-  return PageChange{record.state};
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::Return(PageId page) {
   if (Status status = Refuse(page, "return"); !status.ok()) return status;
   PageRecord& record = space_->records[Index(page)];
   if (record.references == 0) return Wrong(page, "return", "has no reference left: returned twice");
+  const Place before = space_->Where(Index(page));
   --record.references;
-  const bool returned = space_->Place(Index(page));
-  return PageChange{record.state, returned};
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::Pin(PageId page, PinDir dir) {
@@ -132,11 +132,11 @@ Result<PageChange> PagePool::Pin(PageId page, PinDir dir) {
   PageRecord& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "pin", "is quarantined");
   if (!record.held()) return Wrong(page, "pin", "is held by nobody");
+  const Place before = space_->Where(Index(page));
   const bool first = !record.pinned();
   if (!Increment(dir == PinDir::kIn ? record.pins_in : record.pins_out)) return Full(page, "pin");
   if (first) ++space_->pinned_pages;
-  space_->Place(Index(page));
-  return PageChange{record.state};
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::Unpin(PageId page, PinDir dir) {
@@ -144,10 +144,10 @@ Result<PageChange> PagePool::Unpin(PageId page, PinDir dir) {
   PageRecord& record = space_->records[Index(page)];
   uint16_t& pins = dir == PinDir::kIn ? record.pins_in : record.pins_out;
   if (pins == 0) return Wrong(page, "unpin", "has no such pin");
+  const Place before = space_->Where(Index(page));
   --pins;
   if (!record.pinned()) --space_->pinned_pages;
-  const bool returned = space_->Place(Index(page));
-  return PageChange{record.state, returned};
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::HoldForIndex(PageId page) {
@@ -155,24 +155,24 @@ Result<PageChange> PagePool::HoldForIndex(PageId page) {
   PageRecord& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "publish", "is quarantined");
   if (!record.held()) return Wrong(page, "publish", "is held by nobody");
+  const Place before = space_->Where(Index(page));
   if (!Increment(record.index_holds)) return Full(page, "publish");
-  space_->Place(Index(page));
-  return PageChange{record.state};
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::DropIndexHold(PageId page) {
   if (Status status = Refuse(page, "unpublish"); !status.ok()) return status;
   PageRecord& record = space_->records[Index(page)];
   if (record.index_holds == 0) return Wrong(page, "unpublish", "isn't held by an index entry");
+  const Place before = space_->Where(Index(page));
   --record.index_holds;
-  const bool returned = space_->Place(Index(page));
-  return PageChange{record.state, returned};
+  return space_->Settle(Index(page), before);
 }
 
 Status PagePool::Touch(PageId page) {
   if (Status status = Refuse(page, "touch"); !status.ok()) return status;
   // Live and pinned pages stand in no list: they enter it at its end anyway.
-  if (space_->records[Index(page)].list == PageList::kEvictable) space_->MoveToTail(Index(page));
+  if (space_->Where(Index(page)).list == PageList::kEvictable) space_->MoveToTail(Index(page));
   return Status();
 }
 
@@ -189,23 +189,23 @@ Result<PageChange> PagePool::Quarantine(PageId page) {
   if (record.pool != kNoPool && record.pool != index_) {
     return Wrong(page, "quarantine", "is issued to another pool");
   }
-  if (record.state == PageState::kRetired) return Wrong(page, "quarantine", "is retired");
-  record.quarantined = true;
-  space_->Place(Index(page));
-  return PageChange{record.state};
+  const Place before = space_->Where(Index(page));
+  if (before.state == PageState::kRetired) return Wrong(page, "quarantine", "is retired");
+  record.quarantined = 1;
+  return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::EndQuarantine(PageId page) {
   if (Status status = RefuseIndex(page, "end quarantine"); !status.ok()) return status;
   PageRecord& record = space_->records[Index(page)];
-  if (record.state != PageState::kQuarantined) {
+  const Place before = space_->Where(Index(page));
+  if (before.state != PageState::kQuarantined) {
     return Wrong(page, "end quarantine", "isn't quarantined");
   }
   if (record.pinned()) return Wrong(page, "end quarantine", "is pinned: a copy may still write it");
   if (record.held()) return Wrong(page, "end quarantine", "is still held");
-  record.quarantined = false;
-  space_->Place(Index(page));
-  return PageChange{record.state};
+  record.quarantined = 0;
+  return space_->Settle(Index(page), before);
 }
 
 int64_t PagePool::pages() const { return static_cast<int64_t>(space_->records.size()); }
@@ -216,8 +216,14 @@ std::span<const Tag> PagePool::tags() const { return space_->tags.tags(); }
 std::optional<PageInfo> PagePool::Describe(PageId page) const {
   if (!space_->tags.Contains(page)) return std::nullopt;
   const PageRecord& record = space_->records[Index(page)];
-  PageInfo info{record.state,   tag(page),       record.references,  record.index_holds,
-                record.pins_in, record.pins_out, record.quarantined, std::nullopt};
+  PageInfo info{space_->Where(Index(page)).state,
+                tag(page),
+                record.references,
+                record.index_holds,
+                record.pins_in,
+                record.pins_out,
+                record.quarantined != 0,
+                std::nullopt};
   if (record.pool != kNoPool) info.pool = space_->pools[record.pool].id;
   return info;
 }

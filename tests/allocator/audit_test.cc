@@ -66,13 +66,12 @@ TEST(PoolAudit, FindsDamagedLinks) {  // I-22
 }
 
 TEST(PoolAudit, FindsPagesInTheWrongPlace) {  // I-22
-  ExpectFound(7, "doesn't know that it is",
-              [](PageSpace& s) { s.records[7].list = PageList::kNone; });
+  ExpectFound(7, "doesn't belong, but is in the free list",
+              [](PageSpace& s) { s.records[7].quarantined = 1; });
+  ExpectFound(2, "doesn't belong, but is in the eviction list",
+              [](PageSpace& s) { s.records[2].pins_out = 1; });
   ExpectFound(6, "of another pool", [](PageSpace& s) { s.records[6].pool = 0; });
   ExpectFound(7, "but isn't there", [](PageSpace& s) { s.Remove(s.free_list, 7); });
-  ExpectFound(2, "waits in the wrong list", [](PageSpace& s) { s.records[2].pins_out = 1; });
-  ExpectFound(1, "is called cached, but is live",
-              [](PageSpace& s) { s.records[1].state = PageState::kCached; });
 }
 
 TEST(PoolAudit, FindsHoldersThatDontFitTheTag) {  // I-6, I-21
@@ -82,8 +81,8 @@ TEST(PoolAudit, FindsHoldersThatDontFitTheTag) {  // I-6, I-21
   ExpectFound(4, "a leak", [](PageSpace& s) { s.records[4].pins_out = 0; });
   ExpectFound(1, "is issued to no pool", [](PageSpace& s) { s.records[1].pool = 7; });
   ExpectFound(5, "belongs to a pool, but went back", [](PageSpace& s) { s.records[5].pool = 0; });
-  ExpectFound(8, "is issued to no pool",
-              [](PageSpace& s) { EXPECT_TRUE(s.tags.Issue(PageId(8)).ok()); });
+  ExpectFound(5, "is issued to no pool",
+              [](PageSpace& s) { EXPECT_TRUE(s.tags.Issue(PageId(5)).ok()); });
 }
 
 TEST(PoolAudit, FindsWrongCounts) {  // I-24
@@ -124,6 +123,31 @@ TEST(IndexAudit, FindsDamagedEntries) {  // I-25; node 0 is key 2 on page 2, nod
   ExpectIndexFound(
       -1, "stands on no page", [](PrefixTable& t) { t.pages[3].head = kNoEntry; },
       /*stale=*/true);
+}
+
+// Issuing from damaged books must stop the process, not hand out the page.
+TEST(PoolDeathTest, ANullPageInTheFreeListStopsTheProcess) {  // I-6
+  Fixture fixture;
+  fixture.space().Prepend(fixture.space().free_list, 0);
+  EXPECT_DEATH(fixture.pool->Issue(), "I-6");
+  fixture.space().Remove(fixture.space().free_list, 0);
+}
+
+TEST(PoolDeathTest, AHeldPageInTheFreeListStopsTheProcess) {  // I-22
+  Fixture fixture;
+  fixture.space().records[6].references = 1;
+  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  fixture.space().records[6].references = 0;
+  fixture.space().records[6].pins_out = 1;
+  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  fixture.space().records[6].pins_out = 0;
+}
+
+TEST(PoolDeathTest, AQuarantinedPageInTheFreeListStopsTheProcess) {  // I-23
+  Fixture fixture;
+  fixture.space().records[6].quarantined = 1;
+  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  fixture.space().records[6].quarantined = 0;
 }
 
 }  // namespace

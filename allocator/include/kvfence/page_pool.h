@@ -102,7 +102,7 @@ struct PageSpace;  // the pages, shared by the pools that draw from them
 // take constant time; none but Create and refusals allocates. Refusals leave everything as it was:
 // kInvalidArgument for a page beyond the space or the null page, kFailedPrecondition for a page in
 // the wrong state (double return, another pool's page, quarantine), kResourceExhausted when a count
-// would overflow.
+// would overflow (65,535 references or pins of a direction, 255 index holds, on one page).
 class PagePool {
  public:
   static Result<std::unique_ptr<PagePool>> Create(const PoolOptions& options);
@@ -162,7 +162,7 @@ class PagePool {
 
  private:
   friend struct PagePoolPeer;  // tests, to damage the books and see Audit find it
-  PagePool(std::shared_ptr<PageSpace> space, PoolId id, uint32_t index);
+  PagePool(std::shared_ptr<PageSpace> space, PoolId id, uint8_t index);
   // Why no pool could work on this page: beyond the space, or the null page.
   Status RefuseIndex(PageId page, const char* verb) const;
   // Why this page can't be worked on in this pool's name; ok if it's issued to this pool.
@@ -171,7 +171,7 @@ class PagePool {
 
   std::shared_ptr<PageSpace> space_;
   PoolId id_;
-  uint32_t index_;  // among the pools of the space
+  uint8_t index_;  // among the pools of the space
 };
 
 }  // namespace kvfence
