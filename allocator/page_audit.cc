@@ -49,10 +49,10 @@ std::optional<AuditBreach> AuditRecord(const PageSpace& space, uint32_t page) {
   if (live && record.pool >= space.pools.size()) return Breach(page, "is issued to no pool");
   if (!live && record.pool != kNoPool) return Breach(page, "belongs to a pool, but went back");
   if (!live && (record.held() || record.pinned())) {
-    return Breach(page, "went back while held or pinned (I-21)");
+    return Breach(page, "went back while held or pinned (I-51)");
   }
   if (live && !record.held() && !record.pinned()) {
-    return Breach(page, "is had by nobody, but didn't go back: a leak (I-21)");
+    return Breach(page, "is had by nobody, but didn't go back: a leak (I-51)");
   }
   return std::nullopt;
 }
@@ -72,7 +72,7 @@ std::optional<AuditBreach> AuditCounts(const PageSpace& space) {
       if (said[state] == counted[pool].by_state[state]) continue;
       return Breach(kNoPage, std::to_string(counted[pool].by_state[state]) + " pages are " +
                                  std::string(PageStateName(static_cast<PageState>(state))) +
-                                 ", counted " + std::to_string(said[state]) + " (I-24)");
+                                 ", counted " + std::to_string(said[state]) + " (I-54)");
     }
   }
   if (pinned != space.pinned_pages) {
@@ -96,7 +96,7 @@ std::optional<AuditBreach> AuditSpace(const PageSpace& space) {
   for (uint32_t page = 0; page < space.records.size(); ++page) {
     if ((breach = AuditRecord(space, page))) return breach;
     if (!seen[page] && space.Where(page).list != PageList::kNone) {
-      return Breach(page, "belongs in a list, but isn't there (I-22)");
+      return Breach(page, "belongs in a list, but isn't there (I-52)");
     }
   }
   return AuditCounts(space);

@@ -24,7 +24,7 @@ PageChange PageSpace::Settle(uint32_t page, const Place& before) {
   PageRecord& record = records[page];
   bool returned = false;
   if (!record.held() && !record.pinned() && tags.Live(Id(page))) {
-    KVF_CHECK(tags.Return(Id(page)).ok(), "I-21 only an issued page goes back");
+    KVF_CHECK(tags.Return(Id(page)).ok(), "I-51 only an issued page goes back");
     record.pool = kNoPool;
     returned = true;
   }
@@ -47,7 +47,7 @@ void PageSpace::IssueFree(uint32_t page, uint8_t pool) {
   const Place before = Where(page);
   KVF_CHECK(page != null_page, "I-6 the null page is never issued");
   KVF_CHECK(before.list == PageList::kFree && !record.held() && !record.pinned(),
-            "I-22 only a page in the free list is issued");
+            "I-52 only a page in the free list is issued");
   KVF_CHECK(tags.Issue(Id(page)).ok(), "I-2 a retired page is never issued");
   Remove(free_list, page);
   record.pool = pool & kNoPool;

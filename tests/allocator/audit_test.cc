@@ -1,4 +1,4 @@
-// Damages the books by hand, one field at a time; the audits must say what is wrong (I-21 to I-25).
+// Damages the books by hand, one field at a time; the audits must say what is wrong (I-51 to I-55).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -56,7 +56,7 @@ void ExpectFound(int64_t page, const std::string& what,
   EXPECT_NE(breach->what.find(what), std::string::npos) << breach->what;
 }
 
-TEST(PoolAudit, FindsDamagedLinks) {  // I-22
+TEST(PoolAudit, FindsDamagedLinks) {  // I-52
   ExpectFound(6, "stands twice in the free list", [](PageSpace& s) { s.records[8].next = 6; });
   ExpectFound(8, "links beyond the pool", [](PageSpace& s) { s.records[8].next = 1000; });
   ExpectFound(7, "broken backward link", [](PageSpace& s) { s.records[7].prev = 8; });
@@ -65,7 +65,7 @@ TEST(PoolAudit, FindsDamagedLinks) {  // I-22
               [](PageSpace& s) { s.pools[0].evictable.head = 3; });
 }
 
-TEST(PoolAudit, FindsPagesInTheWrongPlace) {  // I-22
+TEST(PoolAudit, FindsPagesInTheWrongPlace) {  // I-52
   ExpectFound(7, "doesn't belong, but is in the free list",
               [](PageSpace& s) { s.records[7].quarantined = 1; });
   ExpectFound(2, "doesn't belong, but is in the eviction list",
@@ -74,7 +74,7 @@ TEST(PoolAudit, FindsPagesInTheWrongPlace) {  // I-22
   ExpectFound(7, "but isn't there", [](PageSpace& s) { s.Remove(s.free_list, 7); });
 }
 
-TEST(PoolAudit, FindsHoldersThatDontFitTheTag) {  // I-6, I-21
+TEST(PoolAudit, FindsHoldersThatDontFitTheTag) {  // I-6, I-51
   ExpectFound(0, "is the null page", [](PageSpace& s) { s.records[0].references = 1; });
   ExpectFound(6, "went back while held", [](PageSpace& s) { s.records[6].references = 1; });
   ExpectFound(6, "went back while held or pinned", [](PageSpace& s) { s.records[6].pins_in = 1; });
@@ -85,7 +85,7 @@ TEST(PoolAudit, FindsHoldersThatDontFitTheTag) {  // I-6, I-21
               [](PageSpace& s) { EXPECT_TRUE(s.tags.Issue(PageId(5)).ok()); });
 }
 
-TEST(PoolAudit, FindsWrongCounts) {  // I-24
+TEST(PoolAudit, FindsWrongCounts) {  // I-54
   ExpectFound(-1, "3 pages in the free list, counted 2",
               [](PageSpace& s) { s.free_list.size = 2; });
   ExpectFound(-1, "1 pages are live, counted 0",
@@ -110,7 +110,7 @@ void ExpectIndexFound(int64_t page, const std::string& what,
   EXPECT_NE(breach->what.find(what), std::string::npos) << breach->what;
 }
 
-TEST(IndexAudit, FindsDamagedEntries) {  // I-25; node 0 is key 2 on page 2, node 1 key 3 on page 3
+TEST(IndexAudit, FindsDamagedEntries) {  // I-55; node 0 is key 2 on page 2, node 1 key 3 on page 3
   ExpectIndexFound(2, "isn't found by its key", [](PrefixTable& t) { t.by_key[2] = 1; });
   ExpectIndexFound(2, "isn't found by its key", [](PrefixTable& t) { t.by_key.erase(2); });
   ExpectIndexFound(-1, "2 entries by age, 3 by key", [](PrefixTable& t) { t.by_key[99] = 0; });
@@ -133,20 +133,20 @@ TEST(PoolDeathTest, ANullPageInTheFreeListStopsTheProcess) {  // I-6
   fixture.space().Remove(fixture.space().free_list, 0);
 }
 
-TEST(PoolDeathTest, AHeldPageInTheFreeListStopsTheProcess) {  // I-22
+TEST(PoolDeathTest, AHeldPageInTheFreeListStopsTheProcess) {  // I-52
   Fixture fixture;
   fixture.space().records[6].references = 1;
-  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  EXPECT_DEATH(fixture.pool->Issue(), "I-52");
   fixture.space().records[6].references = 0;
   fixture.space().records[6].pins_out = 1;
-  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  EXPECT_DEATH(fixture.pool->Issue(), "I-52");
   fixture.space().records[6].pins_out = 0;
 }
 
-TEST(PoolDeathTest, AQuarantinedPageInTheFreeListStopsTheProcess) {  // I-23
+TEST(PoolDeathTest, AQuarantinedPageInTheFreeListStopsTheProcess) {  // I-53
   Fixture fixture;
   fixture.space().records[6].quarantined = 1;
-  EXPECT_DEATH(fixture.pool->Issue(), "I-22");
+  EXPECT_DEATH(fixture.pool->Issue(), "I-52");
   fixture.space().records[6].quarantined = 0;
 }
 

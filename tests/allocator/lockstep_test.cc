@@ -1,5 +1,5 @@
 // Random event lists, played to the allocator and to a naive model at once; every answer, page,
-// count and the audits are compared after every event (I-1, I-6, I-21 to I-25).
+// count and the audits are compared after every event (I-1, I-6, I-51 to I-55).
 //
 // Two pools draw from one page space, so that a few pages meet everything: sharing, pins, eviction,
 // quarantine, retirement, foreign pools, and index holds dropped behind the index's back.
@@ -310,6 +310,9 @@ void Note(Seen& seen, const Event& event, const std::string& answer) {
 }
 
 void ExpectSeen(const Seen& seen, const std::vector<std::string>& answers) {
+  for (const char* steered : {"seed", "max_success", "reproduce"}) {
+    if (testing::Steered(steered)) return;  // only our own seeds are known to meet all
+  }
   for (const std::string& answer : answers) {
     EXPECT_TRUE(seen.contains(answer)) << "no run met '" << answer << "'";
   }
@@ -381,7 +384,7 @@ TEST(Lockstep, NearTheEndOfTheTagsPagesRetireAlike) {  // I-2
                     "unpin_out retired returned", "evict_one  retired", "quarantine precondition"});
 }
 
-TEST(Lockstep, HoldsDroppedBehindTheIndexLeaveStaleEntriesAlike) {  // I-25
+TEST(Lockstep, HoldsDroppedBehindTheIndexLeaveStaleEntriesAlike) {  // I-55
   Seen seen;
   testing::CheckSeeded("stale", 104, kRuns, [&] { Lockstep(*Events(true), true, 0, 0, seen); });
   ExpectSeen(seen, {"drop_hold free returned", "drop_hold live", "lookup stale", "publish replaced",

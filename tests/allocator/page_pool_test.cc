@@ -43,7 +43,7 @@ TEST(PagePool, RefusesImpossibleOptions) {
   EXPECT_TRUE(PagePool::Create(PoolOptions{.pages = 4, .null_page = PageId(3)}).ok());
 }
 
-TEST(PagePool, IssuesEachPageOnceAndNeverTheNullPage) {  // I-6, I-22
+TEST(PagePool, IssuesEachPageOnceAndNeverTheNullPage) {  // I-6, I-52
   auto pool = PagePool::Create(PoolOptions{.pages = 8, .null_page = PageId(5)}).value();
   const std::vector<int64_t> pages = IssueAllPages(*pool);
   EXPECT_EQ(std::set<int64_t>(pages.begin(), pages.end()),
@@ -87,7 +87,7 @@ TEST(PagePool, IssuesAPageByNameFromTheMiddleOfTheFreeList) {
   EXPECT_EQ(IssueAllPages(*pool), (std::vector<int64_t>{1, 2, 4}));
 }
 
-TEST(PagePool, ASharedPageGoesBackWithItsLastReference) {  // I-21
+TEST(PagePool, ASharedPageGoesBackWithItsLastReference) {  // I-51
   auto pool = MakePool(3);
   const PageId page = *pool->Issue();
   EXPECT_EQ(pool->tag(page), 1u);
@@ -141,7 +141,7 @@ TEST(PagePool, RefusesPagesBeyondTheSpaceInEveryCall) {
   }
 }
 
-TEST(PagePool, AReturnedPageWithAPinDrainsAndKeepsItsTagUntilTheLastUnpin) {  // I-21
+TEST(PagePool, AReturnedPageWithAPinDrainsAndKeepsItsTagUntilTheLastUnpin) {  // I-51
   auto pool = MakePool(2);
   const PageId page = *pool->Issue();
   ExpectChange(pool->Pin(page, PinDir::kIn), PageState::kLive, false);
@@ -191,7 +191,7 @@ TEST(PagePool, PinsCountUpToTheirLimitAndNoFurther) {
   EXPECT_TRUE(pool->Pin(page, PinDir::kOut).ok());
 }
 
-TEST(PagePool, AFreePageInQuarantineIsNotIssuedUntilItEnds) {  // I-23
+TEST(PagePool, AFreePageInQuarantineIsNotIssuedUntilItEnds) {  // I-53
   auto pool = MakePool(3);
   ExpectChange(pool->Quarantine(PageId(1)), PageState::kQuarantined, false);
   EXPECT_EQ(IssueAllPages(*pool), (std::vector<int64_t>{2}));
@@ -201,7 +201,7 @@ TEST(PagePool, AFreePageInQuarantineIsNotIssuedUntilItEnds) {  // I-23
   EXPECT_EQ(IssueAllPages(*pool), (std::vector<int64_t>{1}));
 }
 
-TEST(PagePool, AHeldPageInQuarantineGainsNobodyAndGoesBackWithoutBecomingFree) {  // I-23
+TEST(PagePool, AHeldPageInQuarantineGainsNobodyAndGoesBackWithoutBecomingFree) {  // I-53
   auto pool = MakePool(2);
   const PageId page = *pool->Issue();
   ASSERT_TRUE(pool->AddReference(page).ok());
@@ -221,7 +221,7 @@ TEST(PagePool, AHeldPageInQuarantineGainsNobodyAndGoesBackWithoutBecomingFree) {
   EXPECT_EQ(pool->Issue(), page);
 }
 
-TEST(PagePool, QuarantineEndsOnlyWhenThePinsAreGone) {  // I-23
+TEST(PagePool, QuarantineEndsOnlyWhenThePinsAreGone) {  // I-53
   auto pool = MakePool(2);
   const PageId page = *pool->Issue();
   ASSERT_TRUE(pool->Pin(page, PinDir::kIn).ok());
@@ -235,7 +235,7 @@ TEST(PagePool, QuarantineEndsOnlyWhenThePinsAreGone) {  // I-23
   ExpectChange(pool->EndQuarantine(page), PageState::kFree, false);
 }
 
-TEST(PagePool, ACachedPageInQuarantineIsNotEvictable) {  // I-23
+TEST(PagePool, ACachedPageInQuarantineIsNotEvictable) {  // I-53
   auto pool = MakePool(2);
   const PageId page = *pool->Issue();
   ASSERT_TRUE(pool->HoldForIndex(page).ok());

@@ -105,7 +105,7 @@ TEST_F(PrefixIndexTest, RefusesToPublishWhatNobodyHolds) {
   EXPECT_EQ(index.size(), 0u);
 }
 
-TEST_F(PrefixIndexTest, AnEntryThatOutlivedItsPageIsStaleNotAHit) {  // I-25
+TEST_F(PrefixIndexTest, AnEntryThatOutlivedItsPageIsStaleNotAHit) {  // I-55
   const PageId page = Cache(7);
   ASSERT_TRUE(pool->DropIndexHold(page).ok());  // evicted without unpublish
   EXPECT_EQ(Look(7), LookupOutcome::kStale);
@@ -134,7 +134,7 @@ TEST_F(PrefixIndexTest, AStaleEntryGivesWayToANewOne) {
   EXPECT_FALSE(index.Audit().has_value());
 }
 
-TEST_F(PrefixIndexTest, AQuarantinedPageIsNoHit) {  // I-23
+TEST_F(PrefixIndexTest, AQuarantinedPageIsNoHit) {  // I-53
   const PageId page = Cache(7);
   ASSERT_TRUE(pool->Quarantine(page).ok());
   EXPECT_EQ(Look(7), LookupOutcome::kQuarantined);

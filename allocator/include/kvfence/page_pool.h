@@ -7,9 +7,9 @@
 // time).
 //
 // Invariants: a page goes back, and its tag grows, only when nobody refers to it and no pin is left
-// (I-21); a page is in at most one list, and only a page in the free list is issued (I-22); a
-// quarantined page gains no holder and is never issued (I-23); the null page never is (I-6); the
-// counts by state add up to the pages of the space (I-24).
+// (I-51); a page is in at most one list, and only a page in the free list is issued (I-52); a
+// quarantined page gains no holder and is never issued (I-53); the null page never is (I-6); the
+// counts by state add up to the pages of the space (I-54).
 #pragma once
 
 #include <cstddef>

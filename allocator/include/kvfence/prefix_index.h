@@ -3,7 +3,7 @@
 // Idea: a key (the chained hash of a block's tokens, its predecessors' and the identity) names one
 // page, with the tag that the page had when it was published. Each entry holds its page in the
 // PagePool; pages that only entries hold wait in the pool's eviction order and may be hit again.
-// Invariant: an entry answers a lookup only while its page has the tag of publication (I-25), so an
+// Invariant: an entry answers a lookup only while its page has the tag of publication (I-55), so an
 // entry that outlived its page is refused and told apart from a miss.
 #pragma once
 
