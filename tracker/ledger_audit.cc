@@ -110,7 +110,7 @@ std::vector<KeyId> Ledger::Impl::KeysOf(PoolId pool, PageId page) const {
 
 std::vector<std::pair<PoolId, PageId>> Ledger::Impl::WrittenPages(StepId step, Row row) const {
   std::vector<std::pair<PoolId, PageId>> pages;
-  const StepRecord* record = steps_.Find(step.value());
+  const StepRecord* record = steps_.FindOrLast(step.value());
   if (record == nullptr) return pages;
   for (const ledger::SlotWrite& w : record->writes) {
     if (record->launched[w.row].row != row) continue;

@@ -230,20 +230,24 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
   for (uint32_t i = 0; i < task->write_pages; ++i) {
     const uint32_t at = task->write_first + i;
     const Held* held = slot == kNone ? nullptr : HeldAt(requests_.at(slot), pool, at);
+    const SlotRange fresh = SlotsIn(at, page_size, length, end);
     Stamp stamp = kNoStamp;
     if (held != nullptr) {
       const Page& p = pages_.at(pool, held->page);
-      // The first write makes a copied page the writer's own; a page that others may hit keeps the
-      // birth mark it was promised with.
+      // The first write makes a copied page the writer's own. A page that others may hit keeps the
+      // birth mark it was promised with, and so does one where all that is to be written is there
+      // already: a step may skip such tokens.
       const bool sealed = p.entries != kNone || p.out_pins > 0;
-      stamp = sealed ? held->stamp : MakeStamp(record.rows[index].serial, at);
+      const bool there =
+          p.stamp == held->stamp && content_.Valid(p, fresh.first, fresh.last);
+      stamp = sealed || there ? held->stamp : MakeStamp(record.rows[index].serial, at);
     }
     plan_.write_stamps.push_back(stamp);
     if (held == nullptr || held->node == kNone || !record.clean(index)) continue;
     LaunchWrite(record, {.row = index,
                          .pool = pool,
                          .at = at,
-                         .fresh = SlotsIn(at, page_size, length, end),
+                         .fresh = fresh,
                          .draft = SlotsIn(at, page_size, end, end + plan.draft),
                          .stamp = stamp,
                          .keep_scale = !plan.scales});
@@ -251,26 +255,32 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
 }
 
 void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
-  Held& held = requests_.at(record.rows[write.row].inc).lists[write.pool][write.at];
+  const ledger::RowRecord& row = record.rows[write.row];
+  Held& held = requests_.at(row.inc).lists[write.pool][write.at];
   Page& p = pages_.at(write.pool, held.page);
-  const uint64_t n = write.fresh.last - write.fresh.first;
-  record.writes.push_back({.row = write.row,
-                           .pool = write.pool,
-                           .page = held.page,
-                           .tag = p.tag,
-                           .at = write.at,
-                           .first = static_cast<uint32_t>(write.fresh.first),
-                           .n = static_cast<uint32_t>(n),
-                           .old_scale = p.scale,
-                           .old_stamp = p.stamp,
-                           .new_stamp = write.stamp,
-                           .old_expected = held.stamp,
-                           .overwrites = write.fresh.first < content_.Fill(p)});
-  held.stamp = write.stamp;
-  content_.Launch(p, write.fresh.first, n);
   // Draft slots are void when the step is over, whatever stood there.
   content_.Void(p, write.draft.first, write.draft.last - write.draft.first);
-  if (content_.AnyValid(p)) p.stamp = write.stamp;
+  const uint64_t n = write.fresh.last - write.fresh.first;
+  ledger::SlotWrite w{.row = write.row,
+                      .pool = write.pool,
+                      .page = held.page,
+                      .tag = p.tag,
+                      .at = write.at,
+                      .first = static_cast<uint32_t>(write.fresh.first),
+                      .n = static_cast<uint32_t>(n),
+                      .old_scale = p.scale,
+                      .old_stamp = p.stamp,
+                      .new_stamp = n == 0 ? p.stamp : write.stamp,
+                      .old_expected = held.stamp,
+                      .overwrites = write.fresh.first < content_.Fill(p)};
+  record.writes.push_back(w);
+  if (n == 0) return;
+  // A page that is filled from its start begins anew: foreign content before it doesn't count.
+  const bool fresh_page = row.length <= write.at * config_.pools[write.pool].page_size;
+  if (fresh_page && p.stamp != held.stamp) content_.Void(p, 0, content_.Fill(p));
+  held.stamp = write.stamp;
+  content_.Launch(p, write.fresh.first, n);
+  p.stamp = write.stamp;
   if (!config_.pools[write.pool].scales) {
     p.scale = scale_epochs_[write.pool];
   } else if (!write.keep_scale) {

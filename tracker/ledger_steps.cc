@@ -50,9 +50,15 @@ const StepRecord* StepBook::Find(uint64_t step) const {
   return const_cast<StepBook*>(this)->Find(step);
 }
 
+const StepRecord* StepBook::FindOrLast(uint64_t step) const {
+  if (last_ != nullptr && last_->step == step) return last_.get();
+  return Find(step);
+}
+
 void StepBook::EndOldest() {
   retired_ = records_.front()->step + 1;
-  unused_.push_back(std::move(records_.front()));
+  if (last_ != nullptr) unused_.push_back(std::move(last_));
+  last_ = std::move(records_.front());
   records_.pop_front();
 }
 

@@ -85,6 +85,8 @@ class StepBook {
   StepRecord& Begin(uint64_t step);
   StepRecord* Find(uint64_t step);
   const StepRecord* Find(uint64_t step) const;
+  // Also the step retired last, until the next is.
+  const StepRecord* FindOrLast(uint64_t step) const;
   bool empty() const { return records_.empty(); }
   StepRecord& oldest() { return *records_.front(); }
   void EndOldest();
@@ -98,6 +100,7 @@ class StepBook {
  private:
   std::deque<std::unique_ptr<StepRecord>> records_;
   std::vector<std::unique_ptr<StepRecord>> unused_;
+  std::unique_ptr<StepRecord> last_;
   uint64_t launched_ = 0;
   uint64_t retired_ = 0;
   uint64_t launch_count_ = 0;

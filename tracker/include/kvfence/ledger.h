@@ -152,7 +152,8 @@ class Ledger : public LedgerFacts {
   Counts counts() const;
 
   // For incident records and policy: who holds the page now (by current tag), which index entries
-  // name it in its present generation, and what a row of a launched step was to write.
+  // name it in its present generation (sorted), and what a row of a step that is launched, or was
+  // the last to retire, was to write.
   std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const override;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const override;
