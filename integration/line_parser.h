@@ -15,7 +15,7 @@
 #include "json_pull.h"
 #include "kvfence/config.h"
 #include "kvfence/event_log.h"
-#include "kvfence/name_table.h"
+#include "kvfence/log_names.h"
 
 namespace kvfence {
 

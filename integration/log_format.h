@@ -11,7 +11,7 @@
 
 #include "kvfence/config.h"
 #include "kvfence/event_log.h"
-#include "kvfence/name_table.h"
+#include "kvfence/log_names.h"
 #include "log_schema.h"
 
 namespace kvfence {

@@ -29,7 +29,7 @@ struct Played {
   bool cut_off = false;
 };
 
-Played ReadAll(const std::string& text, NameTable* names, uint64_t max_line = kMaxLogLine) {
+Played ReadAll(const std::string& text, LogNames* names, uint64_t max_line = kMaxLogLine) {
   Played played;
   std::istringstream in(text);
   auto reader = EventLogReader::FromStream(&in, "x.kvlog", {.more = {}, .max_line = max_line});
@@ -52,13 +52,13 @@ Played ReadAll(const std::string& text, NameTable* names, uint64_t max_line = kM
 }
 
 std::string ErrorOf(const std::string& line, const char* header = kHeader) {
-  NameTable names;
+  LogNames names;
   return ReadAll(std::string(header) + "\n" + line + "\n", &names).error;
 }
 
 template <class E, class Check>
 void ReadOne(const std::string& line, Check check, const char* header = kHeader) {
-  NameTable names;
+  LogNames names;
   std::istringstream in(std::string(header) + "\n" + line + "\n");
   auto reader = EventLogReader::FromStream(&in, "x.kvlog");
   ASSERT_TRUE(reader.ok()) << reader.status().message();
@@ -108,7 +108,7 @@ TEST(EventLogReader, HeaderBecomesAConfig) {
 TEST(EventLogReader, OwnershipEvents) {
   ReadOne<AllocEvent>(
       R"({"ev":"alloc","req":"R","inc":2,"pages":[1,-2,900],"at":3,"pool":"swa","rank":1})",
-      [](const AllocEvent& e, const NameTable& names) {
+      [](const AllocEvent& e, const LogNames& names) {
         EXPECT_EQ(names.NameOf(e.req.name()), "R");
         EXPECT_EQ(e.req.incarnation(), 2u);
         EXPECT_THAT(e.pages, ElementsAre(PageId(1), PageId(-2), PageId(900)));
@@ -118,7 +118,7 @@ TEST(EventLogReader, OwnershipEvents) {
       });
   ReadOne<ShareEvent>(
       R"({"tokens":16,"keys":["K","L"],"req":"R","digests":["d",null],"pages":[5,6],"ev":"share"})",
-      [](const ShareEvent& e, const NameTable& names) {
+      [](const ShareEvent& e, const LogNames& names) {
         EXPECT_EQ(e.req.incarnation(), 0u);
         EXPECT_EQ(e.tokens, 16u);
         ASSERT_EQ(e.keys.size(), 2u);
@@ -129,16 +129,16 @@ TEST(EventLogReader, OwnershipEvents) {
         EXPECT_EQ(e.rank, kAllRanks);
       });
   ReadOne<AdmitEvent>(R"({"ev":"admit","req":"R","identity":{"salt":"s","adapter":"a"}})",
-                      [](const AdmitEvent& e, const NameTable& names) {
+                      [](const AdmitEvent& e, const LogNames& names) {
                         EXPECT_EQ(names.FieldsOf(e.identity).size(), 2u);
                       });
   ReadOne<BindRowEvent>(R"({"ev":"row","row":3,"req":null})",
-                        [](const BindRowEvent& e, const NameTable&) {
+                        [](const BindRowEvent& e, const LogNames&) {
                           EXPECT_EQ(e.row, Row(3));
                           EXPECT_FALSE(e.req);
                         });
   ReadOne<PublishEvent>(R"({"ev":"publish","key":"K","page":4,"from_key":"J"})",
-                        [](const PublishEvent& e, const NameTable& names) {
+                        [](const PublishEvent& e, const LogNames& names) {
                           EXPECT_EQ(e.page, PageId(4));
                           EXPECT_EQ(names.KeyNameOf(*e.from_key), "J");
                           EXPECT_FALSE(e.req);
@@ -148,7 +148,7 @@ TEST(EventLogReader, OwnershipEvents) {
 TEST(EventLogReader, ContentEvents) {
   ReadOne<WriteEvent>(
       R"({"ev":"write","page":2,"first":1,"n":3,"as":{"req":"A","at":0,"inc":1},"xfer":"t","sum":"9"})",
-      [](const WriteEvent& e, const NameTable& names) {
+      [](const WriteEvent& e, const LogNames& names) {
         EXPECT_EQ(names.NameOf(e.as.req.name()), "A");
         EXPECT_EQ(e.as.req.incarnation(), 1u);
         EXPECT_EQ(e.as.at, 0u);
@@ -157,8 +157,8 @@ TEST(EventLogReader, ContentEvents) {
       });
   ReadOne<WriteEvent>(
       R"({"ev":"write","page":2,"first":1,"n":3,"as":null})",
-      [](const WriteEvent& e, const NameTable&) { EXPECT_FALSE(e.as.req || e.as.key || e.as.at); });
-  ReadOne<RetireEvent>(R"({"ev":"retire","step":7})", [](const RetireEvent& e, const NameTable&) {
+      [](const WriteEvent& e, const LogNames&) { EXPECT_FALSE(e.as.req || e.as.key || e.as.at); });
+  ReadOne<RetireEvent>(R"({"ev":"retire","step":7})", [](const RetireEvent& e, const LogNames&) {
     EXPECT_EQ(e.rank, RankId(0)) << "steps are rank 0's unless they say otherwise";
   });
 }
@@ -170,7 +170,7 @@ TEST(EventLogReader, StepsCarryTheirArrays) {
       R"("reach":6,"table_epoch":3,"loads":["t"],"scales":false},)"
       R"({"row":0,"req":"S","new":1,"patch":{"swa":[[5,3]]},"table":[4],"len":1,"write":[]}],)"
       R"("pads":[{"row":3,"table":[0],"len":0,"write":[]}],"prefix":{"rows":[0,1],"table":[1]}})",
-      [](const LogStep& e, const NameTable&) {
+      [](const LogStep& e, const LogNames&) {
         EXPECT_EQ(e.step, StepId(4));
         EXPECT_EQ(e.rank, RankId(1));
         ASSERT_EQ(e.rows.size(), 2u);
@@ -195,7 +195,7 @@ TEST(EventLogReader, StepsCarryTheirArrays) {
 TEST(EventLogReader, AnAbsurdRunStaysARun) {
   ReadOne<LogStep>(R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":1,"table":[],"len":1,)"
                    R"("write":[[0,18446744073709551615]]}]})",
-                   [](const LogStep& e, const NameTable&) {
+                   [](const LogStep& e, const LogNames&) {
                      EXPECT_EQ(e.rows[0].writes[0].runs[0].n, UINT64_MAX);
                    },
                    kSmall);
@@ -328,7 +328,7 @@ TEST(EventLogReader, RefusesBadSteps) {
 
 TEST(EventLogReader, RefusesBadHeaders) {
   const auto error = [](const std::string& text) {
-    NameTable names;
+    LogNames names;
     return ReadAll(text, &names).error;
   };
   EXPECT_EQ(error(""), "x.kvlog:1:1: expected the header of a log, found an empty file");
@@ -363,28 +363,28 @@ TEST(EventLogReader, DeliversEverythingBeforeTheCut) {
   const std::string whole = std::string(kHeader) + "\n{\"ev\":\"admit\",\"req\":\"R\"}\n";
   const std::string last = R"({"ev":"alloc","req":"R","pages":[1,2],"at":0})";
   for (size_t kept = 1; kept < last.size(); ++kept) {
-    NameTable names;
+    LogNames names;
     const Played played = ReadAll(whole + last.substr(0, kept), &names);
     EXPECT_EQ(played.records.size(), 1u);
     EXPECT_TRUE(played.cut_off) << kept << ' ' << played.error;
     EXPECT_THAT(played.error, HasSubstr("x.kvlog:3:" + std::to_string(kept + 1) + ": expected "));
     EXPECT_THAT(played.error, HasSubstr("; the log is cut off here"));
   }
-  NameTable names;
+  LogNames names;
   const Played played = ReadAll(whole + last, &names);
   EXPECT_EQ(played.error, "");
   EXPECT_EQ(played.records.size(), 2u) << "a whole last line needs no newline";
 }
 
 TEST(EventLogReader, ABadLineIsNoCut) {
-  NameTable names;
+  LogNames names;
   const Played played = ReadAll(std::string(kHeader) + "\n{\"ev\":\"frob\"", &names);
   EXPECT_FALSE(played.cut_off);
   EXPECT_THAT(played.error, HasSubstr("found \"frob\""));
 }
 
 TEST(EventLogReader, NulBytesAreRefused) {
-  NameTable names;
+  LogNames names;
   std::string line = R"({"ev":"release","req":"R"})";
   line[1] = '\0';
   EXPECT_EQ(ErrorOf(line), "x.kvlog:2:2: expected a key, found byte 0x00");
@@ -392,7 +392,7 @@ TEST(EventLogReader, NulBytesAreRefused) {
 }
 
 TEST(EventLogReader, BlankLinesAndCarriageReturnsAreNothing) {
-  NameTable names;
+  LogNames names;
   const Played played =
       ReadAll(std::string(kHeader) + "\r\n\n  \n{\"ev\":\"admit\",\"req\":\"R\"}\r\n\n", &names);
   EXPECT_EQ(played.error, "");
@@ -401,7 +401,7 @@ TEST(EventLogReader, BlankLinesAndCarriageReturnsAreNothing) {
 }
 
 TEST(EventLogReader, LongLinesHaveALimit) {
-  NameTable names;
+  LogNames names;
   std::string pages = "1";
   for (int i = 0; i < 100000; ++i) pages += ",1";
   const std::string line = R"({"ev":"alloc","req":"R","pages":[)" + pages + "]}";
@@ -416,7 +416,7 @@ TEST(EventLogReader, LongLinesHaveALimit) {
 }
 
 TEST(EventLogReader, FollowsALogThatIsStillWritten) {
-  NameTable names;
+  LogNames names;
   std::stringstream in;
   in << kHeader << "\n{\"ev\":\"adm";
   int asked = 0;
@@ -477,7 +477,7 @@ TEST(EventLogReader, AnyBytesGiveRecordsOrOneError) {
       }
       if (text.empty()) text = "x";
     }
-    NameTable names;
+    LogNames names;
     const Played played = ReadAll(text, &names);
     if (played.error.empty()) continue;
     ++errors;

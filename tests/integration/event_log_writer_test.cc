@@ -128,7 +128,7 @@ FenceConfig Config(int pools) {
 // Makes random records; owns what their views show.
 class Maker {
  public:
-  Maker(uint64_t seed, const FenceConfig& config, NameTable* names)
+  Maker(uint64_t seed, const FenceConfig& config, LogNames* names)
       : rng_(seed), config_(config), names_(names) {}
 
   LogEvent Make() {
@@ -345,14 +345,14 @@ class Maker {
 
   Rng rng_;
   const FenceConfig& config_;
-  NameTable* names_;
+  LogNames* names_;
 };
 
 class RoundTrip : public testing::TestWithParam<int> {};
 
 TEST_P(RoundTrip, WhatIsReadBackIsWhatWasWritten) {
   const FenceConfig config = Config(GetParam());
-  NameTable names;
+  LogNames names;
   Maker maker(5 + static_cast<uint64_t>(GetParam()), config, &names);
   std::vector<size_t> seen(std::variant_size_v<LogEvent>);
   for (int i = 0; i < 4000; ++i) {
@@ -403,7 +403,7 @@ TEST(EventLogWriter, HeadersReadBack) {
   config.same_step_reads = true;
   config.level = Level::kMap;
   config.about = "x\ny";
-  NameTable names;
+  LogNames names;
   std::ostringstream out;
   auto writer = EventLogWriter::ToStream(&out, config, &names);
   ASSERT_TRUE(writer.value()->Close().ok());
@@ -439,7 +439,7 @@ struct Recorder {
     out.str("");
     return text;
   }
-  NameTable names;
+  LogNames names;
   std::ostringstream out;
   std::unique_ptr<EventLogWriter> writer;
 };
@@ -453,7 +453,7 @@ FenceConfig OnePool() {
 }
 
 TEST(Recorder, LeavesOutTheLatestIncarnation) {
-  NameTable* table = nullptr;
+  LogNames* table = nullptr;
   Recorder recorder(OnePool(), {.latest = [&](NameId name) { return RequestId(name, 2); }});
   table = &recorder.names;
   const NameId name = table->Intern("R");
@@ -572,7 +572,7 @@ TEST(Recorder, SlotTablesAndPackedEntriesBecomePages) {
 TEST(EventLogWriter, AFileHasItsNameOnlyWhenItIsWhole) {
   const std::string path = testing::TempDir() + "kvfence_writer_test.kvlog";
   std::filesystem::remove(path);
-  NameTable names;
+  LogNames names;
   {
     auto writer = EventLogWriter::Open(path, OnePool(), &names);
     ASSERT_TRUE(writer.ok()) << writer.status().message();
@@ -594,7 +594,7 @@ TEST(EventLogWriter, AFileHasItsNameOnlyWhenItIsWhole) {
 }
 
 TEST(EventLogWriter, AFullDiskSurfaces) {
-  NameTable names;
+  LogNames names;
   std::ofstream full("/dev/full");
   if (!full) GTEST_SKIP() << "no /dev/full here";
   auto writer = EventLogWriter::ToStream(&full, OnePool(), &names);

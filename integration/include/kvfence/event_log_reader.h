@@ -13,7 +13,7 @@
 
 #include "kvfence/config.h"
 #include "kvfence/event_log.h"
-#include "kvfence/name_table.h"
+#include "kvfence/log_names.h"
 #include "kvfence/status.h"
 
 namespace kvfence {

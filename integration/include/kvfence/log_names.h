@@ -1,22 +1,24 @@
 // Names: the strings of a log (request ids, copies, digests, keys, identities) as small integers.
 //
-// Invariant: the same string gives the same id for the table's life, 0 is "none given" and is never
-// given out; views stay valid as long as the table.
+// A log's reader asks a NameIntern, its writer a NameLookup; a fence can stand behind both, and
+// LogNames is both for those who read or write a log without one. Invariant: the same string gives
+// the same id for life, 0 is "none given" and is never given out.
 #pragma once
 
-#include <memory>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "kvfence/name_table.h"
 #include "kvfence/types.h"
 
 namespace kvfence {
 
 using IdentityField = std::pair<std::string, std::string>;
 
-// String to id: what a log's reader asks.
 class NameIntern {
  public:
   virtual ~NameIntern() = default;
@@ -25,7 +27,7 @@ class NameIntern {
   virtual IdentityId InternIdentity(std::span<const IdentityField> fields) = 0;
 };
 
-// Id to string: what a log's writer asks. Ids must have been given out before.
+// Ids must have been given out before.
 class NameLookup {
  public:
   virtual ~NameLookup() = default;
@@ -36,11 +38,9 @@ class NameLookup {
   virtual std::span<const IdentityField> FieldsOf(IdentityId id) const = 0;
 };
 
-// Both, in memory. Not thread-safe.
-class NameTable : public NameIntern, public NameLookup {
+// Not thread-safe. Views stay valid as long as the table.
+class LogNames : public NameIntern, public NameLookup {
  public:
-  NameTable();
-  ~NameTable() override;
   NameId Intern(std::string_view name) override;
   IdentityId InternIdentity(std::span<const IdentityField> fields) override;
   std::string_view NameOf(NameId id) const override;
@@ -48,8 +48,12 @@ class NameTable : public NameIntern, public NameLookup {
   std::span<const IdentityField> FieldsOf(IdentityId id) const override;
 
  private:
-  struct Rep;
-  std::unique_ptr<Rep> rep_;
+  NameTable names_;
+  NameTable identity_texts_;
+  std::deque<std::vector<IdentityField>> identities_{std::vector<IdentityField>()};
 };
+
+// One text per identity, whatever the order of its fields; none runs into another.
+std::string CanonicalIdentity(std::span<const IdentityField> fields);
 
 }  // namespace kvfence
