@@ -2,6 +2,7 @@
 // sanitise, which change single elements.
 #include <gtest/gtest.h>
 
+#include "kernels/validate_cuda.cuh"
 #include "tests/kernels/validate_run.h"
 
 namespace kvfence {
@@ -419,6 +420,28 @@ TEST(Apply, ExpectationsRowsAndScaleEpochs) {
   EXPECT_EQ(batch.arena[65].stamp, 13u);
   EXPECT_EQ(batch.row_requests[4], 0xABCu);
   EXPECT_EQ(batch.pools[0].scale_epoch, 17u);
+}
+
+TEST(Apply, CudaSourceAppliesEachItemOnce) {
+  Batch cpu = TwoRows();
+  cpu.BindViews();
+  std::vector<ApplyItem> items;
+  for (uint32_t i = 0; i < 300; ++i) {
+    ApplyItem item = PageItem(i % 32, kApplyTag | kApplyContent, PageRecord{i, 2, 3, 4 + i});
+    if (i >= 32) {
+      item.target = i < 96 ? ApplyTarget::kExpectation : ApplyTarget::kRow;
+      item.index = i < 96 ? i - 32 : i - 96;  // most of these rows the gate hasn't got
+      item.expectation = Expectation{i, i, i};
+    }
+    items.push_back(item);
+  }
+  Batch shim = cpu;
+  shim.BindViews();
+  for (const ApplyItem& item : items) static_cast<void>(fence::Apply(cpu.gate(), item));
+  const cuda_on_cpu::ScopedSchedule order(9);
+  const uint64_t count = items.size();
+  KVF_LAUNCH(fence::ApplyKernel, 2, 64, 0, nullptr, shim.gate(), items.data(), count);
+  EXPECT_TRUE(MemoryOf(cpu) == MemoryOf(shim));
 }
 
 TEST(ApplyDeathTest, I11ADeltaForWhatTheGateHasntGot) {

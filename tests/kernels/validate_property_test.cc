@@ -233,5 +233,26 @@ RC_GTEST_PROP(ValidateProperty, FailingRowsAreHarmless, ()) {
   }
 }
 
+// The random batches are no use unless they meet every reason that the device gives.
+TEST(ValidateProperty, EveryReasonIsMet) {
+  std::vector<int> met(kReasonCount, 0);
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    Case c = MakeCase(seed, static_cast<uint32_t>(1 + seed % 3),
+                      static_cast<uint32_t>(1 + seed % 5), static_cast<uint32_t>(1 + seed % 4));
+    ValidateCpuOn(c.batch);
+    for (uint64_t i = c.rng.Below(4); i > 0; --i) Damage(c.batch, c.rng, true);
+    ConfirmCpuOn(c.batch);
+    ASSERT_LE(c.batch.finding_count, c.batch.finding_capacity);
+    for (const ModelFinding& f : FindingsOf(c.batch)) ++met[static_cast<size_t>(f.reason)];
+  }
+  for (Reason reason :
+       {Reason::kPageOutOfRange, Reason::kPageMismatch, Reason::kTagMismatch,
+        Reason::kStampMismatch, Reason::kScaleMismatch, Reason::kNotCommitted, Reason::kWriteTarget,
+        Reason::kWriteShared, Reason::kLengthMismatch, Reason::kRowTail, Reason::kRowEpoch,
+        Reason::kPadRow, Reason::kTableEpoch, Reason::kChangedDuringStep}) {
+    EXPECT_GE(met[static_cast<size_t>(reason)], 5) << ReasonName(reason);
+  }
+}
+
 }  // namespace
 }  // namespace kvfence
