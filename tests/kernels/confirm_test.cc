@@ -421,6 +421,27 @@ TEST(Apply, ExpectationsRowsAndScaleEpochs) {
   EXPECT_EQ(batch.pools[0].scale_epoch, 17u);
 }
 
+TEST(Apply, CudaSourceAppliesEachItemOnce) {
+  Batch cpu = TwoRows();
+  cpu.BindViews();
+  std::vector<ApplyItem> items;
+  for (uint32_t i = 0; i < 300; ++i) {
+    ApplyItem item = PageItem(i % 32, kApplyTag | kApplyContent, PageRecord{i, 2, 3, 4 + i});
+    if (i >= 32) {
+      item.target = i < 96 ? ApplyTarget::kExpectation : ApplyTarget::kRow;
+      item.index = i < 96 ? i - 32 : i - 96;  // most of these rows the gate hasn't got
+      item.expectation = Expectation{i, i, i};
+    }
+    items.push_back(item);
+  }
+  Batch shim = cpu;
+  shim.BindViews();
+  const std::vector<ApplyItem> known(items.begin(), items.begin() + 96 + 5);
+  ApplyCpu(cpu.gate(), known.data(), known.size());
+  ApplyShimOn(shim, items, 9);
+  EXPECT_TRUE(MemoryOf(cpu) == MemoryOf(shim));
+}
+
 TEST(ApplyDeathTest, I11ADeltaForWhatTheGateHasntGot) {
   Batch batch = TwoRows();
   batch.BindViews();
