@@ -106,8 +106,9 @@ KVF_HD void JudgeEntry(Place& place, const RowPool& rp, const Expectation& want,
   if (page >= int64_t{rp.pool->pages}) {
     place.Add(Reason::kPageOutOfRange, page, wanted, Word(page));
   }
-  if (want.page == kNoPage) place.Add(Reason::kPageMismatch, page, wanted, Word(page));
-  if (page != int64_t{want.page}) place.Add(Reason::kPageMismatch, page, wanted, Word(page));
+  if (want.page == kNoPage || page != int64_t{want.page}) {
+    place.Add(Reason::kPageMismatch, page, wanted, Word(page));
+  }
   if (!right_part) place.Add(Reason::kPageMismatch, page, wanted, Word(page));
 }
 

@@ -11,8 +11,17 @@
 
 #include "kvfence/cuda_on_cpu.h"
 #include "settle_core.h"
+#include "validate_plain.h"
 
 namespace kvfence::fence {
+
+#define KVF_OUT_OF_LINE __attribute__((noinline))
+// A kernel argument whose address may be taken without a copy per thread.
+#if defined(__CUDACC__)
+#define KVF_GRID_CONSTANT __grid_constant__
+#else
+#define KVF_GRID_CONSTANT
+#endif
 
 inline constexpr unsigned kFenceThreads = 256;
 inline constexpr unsigned kFenceMaxBlocks = 1024;
@@ -81,8 +90,9 @@ __device__ inline void SuspectPad(const StepView& step, const StepScratch& scrat
   if (!place.clean()) MarkRow(scratch, rp.task->row_task, kSuspectPad);
 }
 
-// Calls f(rp, k) for this thread's share of the pages in [lo, hi), skipping rows that `wants` turns
-// down.
+// Calls f(rp, k) for this thread's share of the pages in [lo, hi), but those that are plainly as
+// expected, skipping rows that `wants` turns down. f is kept out of line: it needs many registers
+// and is rarely called.
 template <class Wants, class F>
 __device__ void ForPages(const GateView& gate, const StepView& step, uint64_t lo, uint64_t hi,
                          Wants&& wants, F&& f) {
@@ -96,7 +106,11 @@ __device__ void ForPages(const GateView& gate, const StepView& step, uint64_t lo
     const uint64_t end = Min(hi - task.work_begin, pages);
     if (begin >= end) continue;
     const RowPool rp = OpenRowPool(gate, step, t);
-    for (uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) f(rp, task.first_page + i);
+    const FastSpan plain = rp.row->kind == RowKind::kPad ? FastSpan{} : FastSpanOf(rp);
+    for (uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+      const uint64_t k = task.first_page + i;
+      if (!Holds(plain, k) || !PlainlyEqual(gate, step, rp, k)) f(rp, k);
+    }
   }
 }
 
@@ -129,8 +143,9 @@ __device__ inline bool LastBlock(const StepScratch& scratch) {
 
 // --- validate -----------------------------------------------------------------------------------
 
-__device__ inline void ValidatePage(const GateView& gate, const StepView& step,
-                                    const StepScratch& scratch, const RowPool& rp, uint64_t k) {
+__device__ KVF_OUT_OF_LINE inline void ValidatePage(const GateView& gate, const StepView& step,
+                                                    const StepScratch& scratch, const RowPool& rp,
+                                                    uint64_t k) {
   const uint32_t r = rp.task->row_task;
   if (rp.row->kind == RowKind::kPad) {
     SuspectPadEntries(step, scratch, rp, k * rp.per_page, (k + 1) * rp.per_page);
@@ -145,8 +160,8 @@ __device__ inline void ValidatePage(const GateView& gate, const StepView& step,
             ~static_cast<uint32_t>(k));
 }
 
-__device__ inline void ValidatePool(const GateView& gate, const StepView& step,
-                                    const StepScratch& scratch, uint32_t t) {
+__device__ KVF_OUT_OF_LINE inline void ValidatePool(const GateView& gate, const StepView& step,
+                                                    const StepScratch& scratch, uint32_t t) {
   const RowPool rp = OpenRowPool(gate, step, t);
   if (rp.row->doomed != 0) return;
   Count(scratch, kCounterEntries, CountEntries(rp));
@@ -167,8 +182,8 @@ __device__ inline void ValidatePool(const GateView& gate, const StepView& step,
   }
 }
 
-__device__ inline void ValidateRow(const GateView& gate, const StepView& step,
-                                   const StepScratch& scratch, uint32_t r) {
+__device__ KVF_OUT_OF_LINE inline void ValidateRow(const GateView& gate, const StepView& step,
+                                                   const StepScratch& scratch, uint32_t r) {
   if (step.rows[r].doomed != 0) return;
   Count(scratch, kCounterRows, 1);
   if (step.rows[r].kind == RowKind::kPad) return;
@@ -176,8 +191,8 @@ __device__ inline void ValidateRow(const GateView& gate, const StepView& step,
 }
 
 // A row's reasons, complete. Only the last block calls it, one thread per row.
-__device__ inline uint32_t CompleteRow(const GateView& gate, const StepView& step,
-                                       const StepScratch& scratch, uint32_t r) {
+__device__ KVF_OUT_OF_LINE inline uint32_t CompleteRow(const GateView& gate, const StepView& step,
+                                                       const StepScratch& scratch, uint32_t r) {
   const RowTask& row = step.rows[r];
   if (row.doomed != 0) return DoomedMask(row);
   uint32_t reasons = atomicOr(reinterpret_cast<unsigned*>(scratch.row_reasons + r), 0u);
@@ -197,7 +212,8 @@ __device__ inline uint32_t CompleteRow(const GateView& gate, const StepView& ste
 }
 
 // All threads of the block together make row r harmless.
-__device__ inline void SanitiseRow(const GateView& gate, const StepView& step, uint32_t r) {
+__device__ KVF_OUT_OF_LINE inline void SanitiseRow(const GateView& gate, const StepView& step,
+                                                   uint32_t r) {
   for (uint32_t t = FirstPoolTask(step, r);
        t < step.pool_task_count && step.pool_tasks[t].row_task == r; ++t) {
     const RowPool rp = OpenRowPool(gate, step, t);
@@ -213,7 +229,8 @@ __device__ inline void SanitiseRow(const GateView& gate, const StepView& step, u
 }
 
 __global__ void __launch_bounds__(kFenceThreads)
-    ValidateKernel(GateView gate, StepView step, StepScratch scratch) {
+    ValidateKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
+                   const KVF_GRID_CONSTANT StepScratch scratch) {
   const BlockShare share = ShareOfBlock(step);
   ForPages(
       gate, step, share.lo, Min(share.hi, step.work),
@@ -247,9 +264,9 @@ __global__ void __launch_bounds__(kFenceThreads)
 
 // --- confirm ------------------------------------------------------------------------------------
 
-__device__ inline void RecheckPage(const GateView& gate, const StepView& step,
-                                   const StepScratch& scratch, const RowPool& rp, uint64_t k,
-                                   When when) {
+__device__ KVF_OUT_OF_LINE inline void RecheckPage(const GateView& gate, const StepView& step,
+                                                   const StepScratch& scratch, const RowPool& rp,
+                                                   uint64_t k, When when) {
   if (rp.row->kind == RowKind::kPad) {
     SuspectPadEntries(step, scratch, rp, k * rp.per_page, (k + 1) * rp.per_page);
     return;
@@ -258,8 +275,8 @@ __device__ inline void RecheckPage(const GateView& gate, const StepView& step,
               ConfirmPage(gate, step, scratch, rp, k, when));
 }
 
-__device__ inline void RecheckPool(const GateView& gate, const StepView& step,
-                                   const StepScratch& scratch, uint32_t t) {
+__device__ KVF_OUT_OF_LINE inline void RecheckPool(const GateView& gate, const StepView& step,
+                                                   const StepScratch& scratch, uint32_t t) {
   const uint32_t r = step.pool_tasks[t].row_task;
   if (!CleanSoFar(step, scratch, r)) return;
   const RowPool rp = OpenRowPool(gate, step, t);
@@ -271,8 +288,8 @@ __device__ inline void RecheckPool(const GateView& gate, const StepView& step,
   ReportPlace(scratch, r, rp.task->pool, stray.at, stray.place);
 }
 
-__device__ inline void RecheckRow(const GateView& gate, const StepView& step,
-                                  const StepScratch& scratch, uint32_t r) {
+__device__ KVF_OUT_OF_LINE inline void RecheckRow(const GateView& gate, const StepView& step,
+                                                  const StepScratch& scratch, uint32_t r) {
   if (step.rows[r].kind == RowKind::kPad || !CleanSoFar(step, scratch, r)) return;
   ReportPlace(scratch, r, ~0u, ~0u, ConfirmRow(gate, step, r));
 }
@@ -295,8 +312,8 @@ __device__ inline void Recheck(const GateView& gate, const StepView& step,
 }
 
 // The last block: rows that were clean at validate and aren't any more.
-__device__ inline void CompleteRecheck(const GateView& gate, const StepView& step,
-                                       const StepScratch& scratch) {
+__device__ KVF_OUT_OF_LINE inline void CompleteRecheck(const GateView& gate, const StepView& step,
+                                                       const StepScratch& scratch) {
   for (uint32_t r = threadIdx.x; r < step.row_count; r += blockDim.x) {
     if (!CleanSoFar(step, scratch, r)) continue;
     uint32_t reasons = atomicOr(reinterpret_cast<unsigned*>(scratch.row_reasons + r), 0u);
@@ -314,8 +331,8 @@ __device__ inline void CompleteRecheck(const GateView& gate, const StepView& ste
 }
 
 // The last block: tables that were only borrowed are given back, before verdicts change.
-__device__ inline void RestoreTables(const GateView& gate, const StepView& step,
-                                     const StepScratch& scratch) {
+__device__ KVF_OUT_OF_LINE inline void RestoreTables(const GateView& gate, const StepView& step,
+                                                     const StepScratch& scratch) {
   if (step.sanitise == 0) return;
   for (uint32_t t = 0; t < step.pool_task_count; ++t) {
     const PoolTask& task = step.pool_tasks[t];
@@ -331,8 +348,8 @@ __device__ inline void RestoreTables(const GateView& gate, const StepView& step,
 
 // The last block stores for clean rows: the few write pages of a decode step one thread a row, a
 // prefill chunk's all threads together.
-__device__ inline void StoreRows(const GateView& gate, const StepView& step,
-                                 const StepScratch& scratch) {
+__device__ KVF_OUT_OF_LINE inline void StoreRows(const GateView& gate, const StepView& step,
+                                                 const StepScratch& scratch) {
   constexpr uint32_t kFew = 4;
   const auto wants = [&](const PoolTask& task) {
     return task.write_pages != 0 && step.rows[task.row_task].kind != RowKind::kPad &&
@@ -353,7 +370,8 @@ __device__ inline void StoreRows(const GateView& gate, const StepView& step,
 }
 
 __global__ void __launch_bounds__(kFenceThreads)
-    ConfirmKernel(GateView gate, StepView step, StepScratch scratch, ConfirmPart part) {
+    ConfirmKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
+                  const KVF_GRID_CONSTANT StepScratch scratch, ConfirmPart part) {
   const When when = part == ConfirmPart::kRecheckOnly ? When::kAfterStore : When::kConfirm;
   if (part != ConfirmPart::kStoreOnly) Recheck(gate, step, scratch, when);
   if (!LastBlock(scratch)) return;

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "validate_core.h"
+#include "validate_plain.h"
 #include "validate_simd.h"
 
 namespace kvfence::fence {
@@ -26,23 +26,6 @@ inline FastMasks MasksOf(const RowPool& rp, uint32_t checks) {
   m.pages = rp.pool->pages;
   m.null_page = rp.pool->null_page;
   return m;
-}
-
-// Logical pages [first, end) of a row that the loop may be asked about.
-struct FastSpan {
-  uint64_t first = 0;
-  uint64_t end = 0;
-};
-inline FastSpan FastSpanOf(const RowPool& rp) {
-  const TableView& table = *rp.table;
-  const bool plain = rp.per_page == 1 && table.divisor == 1 && table.mask == -1;
-  const bool late = rp.task->late_begin != rp.task->late_end;
-  if (!plain || late || rp.free_form || rp.entries.broken) return FastSpan{};
-  const uint64_t complete = rp.before / rp.page_size;
-  uint64_t end = Min(complete, Min(rp.task->covered, rp.task->end_page));
-  end = Min(end, Min(rp.entries.count, rp.task->expected));
-  const uint64_t first = Max(rp.task->first_page, rp.prefix_count);
-  return first < end ? FastSpan{first, end} : FastSpan{};
 }
 
 // A part of a row whose expectations lie in one piece: all equal?

@@ -3,7 +3,6 @@
 // change.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
-#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <string>
@@ -11,10 +10,20 @@
 #include "kvfence/reason.h"
 #include "tests/kernels/validate_random.h"
 #include "tests/kernels/validate_run.h"
+#include "tests/model/seeded.h"
 #include "tests/model/validate_model.h"
 
 namespace kvfence {
 namespace {
+
+// A property with a fixed seed: the same cases on every run.
+constexpr int kRuns = 300;
+#define KVF_PROPERTY(name)                                            \
+  void name();                                                        \
+  TEST(ValidateProperty, name) {                                      \
+    testing::CheckSeeded("ValidateProperty." #name, 42, kRuns, name); \
+  }                                                                   \
+  void name()
 
 struct Case {
   Batch batch;
@@ -36,7 +45,7 @@ Case AnyCase(uint32_t least_damage) {
   return MakeCase(seed, pools, rows, damage);
 }
 
-RC_GTEST_PROP(ValidateProperty, AnUndamagedBatchIsClean, ()) {
+KVF_PROPERTY(AnUndamagedBatchIsClean) {
   Rng rng(*rc::gen::arbitrary<uint64_t>());
   Batch batch =
       RandomBatch(rng, *rc::gen::inRange<uint32_t>(1, 4), *rc::gen::inRange<uint32_t>(1, 6));
@@ -50,7 +59,7 @@ RC_GTEST_PROP(ValidateProperty, AnUndamagedBatchIsClean, ()) {
   for (uint32_t r = 0; r < batch.rows.size(); ++r) RC_ASSERT(batch.ReasonsOf(r) == 0u);
 }
 
-RC_GTEST_PROP(ValidateProperty, SaysWhatTheOracleSays, ()) {
+KVF_PROPERTY(SaysWhatTheOracleSays) {
   Case c = AnyCase(0);
   const ModelVerdict model = ModelValidate(c.batch.gate(), c.batch.step());
   const auto seen = ModelSeen(c.batch.gate(), c.batch.step());
@@ -63,7 +72,7 @@ RC_GTEST_PROP(ValidateProperty, SaysWhatTheOracleSays, ()) {
   RC_TAG(findings.empty() ? "clean" : "findings");
 }
 
-RC_GTEST_PROP(ValidateProperty, ConfirmSaysAndStoresWhatTheOracleSays, ()) {
+KVF_PROPERTY(ConfirmSaysAndStoresWhatTheOracleSays) {
   Case c = AnyCase(0);
   Batch& batch = c.batch;
   ValidateCpuOn(batch);
@@ -91,7 +100,7 @@ RC_GTEST_PROP(ValidateProperty, ConfirmSaysAndStoresWhatTheOracleSays, ()) {
   RC_TAG(findings.empty() ? "clean" : "findings");
 }
 
-RC_GTEST_PROP(ValidateProperty, StoringFirstAndCheckingLaterTripsOverNothing, ()) {
+KVF_PROPERTY(StoringFirstAndCheckingLaterTripsOverNothing) {
   Case c = AnyCase(0);
   Batch& batch = c.batch;
   ValidateCpuOn(batch);
@@ -110,7 +119,7 @@ RC_GTEST_PROP(ValidateProperty, StoringFirstAndCheckingLaterTripsOverNothing, ()
   }
 }
 
-RC_GTEST_PROP(ValidateProperty, CudaSourceSaysTheSameInAnyOrder, ()) {
+KVF_PROPERTY(CudaSourceSaysTheSameInAnyOrder) {
   Case c = AnyCase(0);
   Batch cpu = c.batch;
   Batch shim = c.batch;
@@ -151,7 +160,7 @@ bool HasEntry(const Batch& batch, uint32_t pool, uint32_t row, uint64_t i) {
 }
 
 // I-10: what a clean row reads, and what belongs to no failing row, is as it was.
-RC_GTEST_PROP(ValidateProperty, I10SanitisingChangesNoOtherRow, ()) {
+KVF_PROPERTY(I10SanitisingChangesNoOtherRow) {
   Case c = AnyCase(1);
   Batch& after = c.batch;
   const Batch before = after;
@@ -198,7 +207,7 @@ RC_GTEST_PROP(ValidateProperty, I10SanitisingChangesNoOtherRow, ()) {
 }
 
 // A failing row reads the null page only, and writes nothing.
-RC_GTEST_PROP(ValidateProperty, FailingRowsAreHarmless, ()) {
+KVF_PROPERTY(FailingRowsAreHarmless) {
   Case c = AnyCase(1);
   Batch& batch = c.batch;
   ValidateCpuOn(batch);

@@ -423,6 +423,21 @@ TEST(ValidateReason, PadRow) {
   }
 }
 
+TEST(ValidateReason, LengthMismatchOfAPad) {
+  BatchBuilder builder({PoolSpec{.layout = TableLayout::kCsr}}, 5);
+  RowSpec row = FirstRow();
+  builder.AddRow(row);
+  builder.AddPad(3);
+  const Batch batch = builder.Build();
+  ExpectClean(batch);
+  Batch entries = batch;
+  entries.arrays[0].indptr.Set(4, -1);
+  ExpectOne(entries, 1, kWhole, Reason::kLengthMismatch);
+  Batch slots = batch;
+  slots.arrays[0].slot_indptr.Set(4, 99);
+  ExpectOne(slots, 1, kWhole, Reason::kLengthMismatch);
+}
+
 TEST(ValidateReason, PrefixFailsItsGroup) {
   BatchBuilder builder({PoolSpec{}}, 4);
   const uint32_t prefix = builder.AddPrefix({10, 11});

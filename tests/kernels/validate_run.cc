@@ -55,6 +55,13 @@ void ConfirmShimOn(Batch& batch, ConfirmPart part, uint64_t schedule) {
              batch.scratch(), part);
 }
 
+void ApplyShimOn(Batch& batch, const std::vector<ApplyItem>& items, uint64_t schedule) {
+  batch.BindViews();
+  const cuda_on_cpu::ScopedSchedule order(schedule);
+  const uint64_t count = items.size();
+  KVF_LAUNCH(fence::ApplyKernel, 2, kThreads, 0, nullptr, batch.gate(), items.data(), count);
+}
+
 std::string Show(const std::set<ModelFinding>& findings) {
   std::string text;
   for (const ModelFinding& f : findings) {

@@ -18,6 +18,7 @@ void ConfirmCpuOn(Batch& batch, ConfirmPart part = ConfirmPart::kBoth);
 // from `schedule` (0: ascending).
 void ValidateShimOn(Batch& batch, uint64_t schedule);
 void ConfirmShimOn(Batch& batch, ConfirmPart part, uint64_t schedule);
+void ApplyShimOn(Batch& batch, const std::vector<ApplyItem>& items, uint64_t schedule);
 
 std::string Show(const std::set<ModelFinding>& findings);
 // The findings from `first` on. A place that reported twice is a test failure.
