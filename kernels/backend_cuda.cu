@@ -1,0 +1,19 @@
+// Asks the CUDA runtime for a device.
+#include <cuda_runtime_api.h>
+
+#include "kvfence/backend.h"
+
+namespace kvfence {
+
+bool CudaAvailable(std::string* why) {
+  int devices = 0;  // left unwritten when the call fails
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  cudaGetLastError();  // no driver is an answer here, not an error for a later call to find
+  if (error == cudaSuccess && devices > 0) return true;
+  if (why != nullptr) {
+    *why = error == cudaSuccess ? "no CUDA device" : cudaGetErrorString(error);
+  }
+  return false;
+}
+
+}  // namespace kvfence
