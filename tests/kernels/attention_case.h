@@ -37,7 +37,7 @@ struct Bytes {
   explicit Bytes(size_t n, uint8_t fill = 0) : words((n + 15) / 16) {
     std::fill_n(data(), n, fill);
   }
-  uint8_t* data() { return words.data()->bytes; }
+  uint8_t* data() { return reinterpret_cast<uint8_t*>(words.data()); }
   struct alignas(16) Word {
     uint8_t bytes[16];
   };
