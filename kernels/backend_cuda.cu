@@ -11,7 +11,11 @@ bool CudaAvailable(std::string* why) {
   cudaGetLastError();  // no driver is an answer here, not an error for a later call to find
   if (error == cudaSuccess && devices > 0) return true;
   if (why != nullptr) {
-    *why = error == cudaSuccess ? "no CUDA device" : cudaGetErrorString(error);
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    *why = driver == 0            ? "no CUDA driver on this machine"
+           : error == cudaSuccess ? "no CUDA device"
+                                  : cudaGetErrorString(error);
   }
   return false;
 }

@@ -17,18 +17,20 @@ namespace kvfence {
 inline constexpr float kE4m3Max = 448.0f;
 inline constexpr uint8_t kE4m3Nan = 0x7F;
 
-// The value of a code, exactly; NaN for 0x7F and 0xFF. Branch-free, so that a loop over codes
+// The value of a code, exactly; NaN for 0x7F and 0xFF. Selects by masks, so that a loop over codes
 // vectorises: a subnormal is read as (1 + m/8) * 2^-6, minus 2^-6.
 KVF_HD float DecodeE4m3(uint8_t code) {
   constexpr uint32_t kRebias = (127 - 7) << 23;          // exponent bias of float minus e4m3's
   constexpr uint32_t kSmallestNormal = (127 - 6) << 23;  // 2^-6 as float bits
   const uint32_t magnitude = uint32_t{code} & 0x7Fu;
-  const float normal = FloatOfBits((magnitude << 20) + kRebias);
-  const float subnormal =
-      FloatOfBits((magnitude << 20) + kSmallestNormal) - FloatOfBits(kSmallestNormal);
-  const float value = magnitude < 8 ? subnormal : normal;
-  const uint32_t bits = magnitude == 0x7F ? 0x7FC00000u : BitsOfFloat(value);
-  return FloatOfBits(bits | (uint32_t{code} & 0x80u) << 24);
+  const uint32_t shifted = magnitude << 20;
+  const uint32_t subnormal =
+      BitsOfFloat(FloatOfBits(shifted + kSmallestNormal) - FloatOfBits(kSmallestNormal));
+  const uint32_t is_normal = 0u - static_cast<uint32_t>(magnitude >= 8);
+  const uint32_t is_nan = 0u - static_cast<uint32_t>(magnitude == 0x7F);
+  const uint32_t bits = ((shifted + kRebias) & is_normal) | (subnormal & ~is_normal) |
+                        (0x7FC00000u & is_nan) | (uint32_t{code} & 0x80u) << 24;
+  return FloatOfBits(bits);
 }
 
 // The nearest code, ties to even; magnitudes beyond 448 and infinities saturate to 448; NaN gives
