@@ -168,6 +168,15 @@ TEST_P(Attention, ARowMapAndPackedEntriesAreDecoded) {
   EXPECT_EQ(found[size_t{shape.qo_heads} * shape.head_dim], 0.0f);
 }
 
+TEST_P(Attention, ANegativeEntryIsNoPageEvenIfItsMaskedBitsNameOne) {  // I-21
+  Shape shape;
+  shape.lengths = {50};
+  AttentionCase c(shape);
+  c.args.table.mask = (1 << 30) - 1;
+  c.SetEntry(0, 1, -(int64_t{1} << 30) | c.Entry(0, 0));
+  ExpectRight(&c);
+}
+
 TEST_P(Attention, BitsDoNotDependOnWherePagesLie) {  // I-22
   Shape shape;
   shape.lengths = {200, 1, 77};
