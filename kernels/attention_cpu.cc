@@ -2,7 +2,7 @@
 //
 // The loops are written in 16-lane vectors of the compiler and built three times on x86-64: plain,
 // AVX2 and AVX-512; the machine decides at run time. They are included, not called, because a
-// compiler lowers vectors before it inlines. Invariant (I-22): tiles are cut by logical position,
+// compiler lowers vectors before it inlines. Invariant (I-62): tiles are cut by logical position,
 // and every sum runs in one fixed order without fused multiply-add, so the result is the same to
 // the bit wherever pages lie and whichever build of the loops runs.
 #include "attention_cpu.h"

@@ -5,7 +5,7 @@
 // a token, each with 16 codes (one 16-byte load of K, one of V), so that the cross-lane sum is
 // short and all heads of a block read the same lines. Each group of lanes keeps its own softmax; at
 // the end they are joined within the warp by shuffles, and between parts through shared memory.
-// Invariant: who takes which position depends on logical positions only (I-22).
+// Invariant: who takes which position depends on logical positions only (I-62).
 #pragma once
 
 #include "attention_core.h"

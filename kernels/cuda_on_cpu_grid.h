@@ -4,7 +4,7 @@
 // groups are let go: a warp collective when all lanes of its mask wait at the same function with
 // the same mask, the block barrier when all threads wait at it. A round that lets nobody go though
 // somebody waits is divergence. Invariant: a thread leaves a barrier only after every thread of its
-// group has arrived, and for TSan exactly that order exists and no other.
+// group has arrived, and for TSan exactly that order exists and no other (I-63).
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace kvfence {
 namespace {
 
-TEST(AttentionGpu, WithoutADeviceTheRefusalSaysWhy) {
+TEST(AttentionNoGpu, WithoutADeviceTheRefusalSaysWhy) {
   std::string why;
   if (CudaAvailable(&why)) GTEST_SKIP() << "there is a device";
   AttentionCase c(Shape{});
@@ -46,7 +46,7 @@ class Managed {
   std::vector<void*> all_;
 };
 
-class AttentionOnDevice : public testing::Test {
+class AttentionGpuDevice : public testing::Test {
  protected:
   void SetUp() override {
     std::string why;
@@ -79,7 +79,7 @@ Status RunDevice(const DecodeAttention& host) {
   return Status();
 }
 
-TEST_F(AttentionOnDevice, AgreesWithTheOracle) {
+TEST_F(AttentionGpuDevice, AgreesWithTheOracle) {
   for (uint32_t dim : {32u, 64u, 128u, 256u}) {
     for (bool csr : {false, true}) {
       Shape shape;
@@ -101,7 +101,7 @@ TEST_F(AttentionOnDevice, AgreesWithTheOracle) {
   }
 }
 
-TEST_F(AttentionOnDevice, BitsDoNotDependOnWherePagesLie) {  // I-22
+TEST_F(AttentionGpuDevice, BitsDoNotDependOnWherePagesLie) {  // I-62
   Shape shape;
   shape.lengths = {3000, 64};
   AttentionCase first(shape);

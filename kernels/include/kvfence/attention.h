@@ -4,8 +4,8 @@
 // it, and tests show with it what sanitised rows read. An engine keeps its own kernel. CPU and CUDA
 // have one meaning, which stands in kernels/attention_core.h; this header is plain C++ and names no
 // CUDA type. Invariants: a masked token (null page, page outside the pool, negative entry) is not
-// read and adds nothing (I-21); the result depends on logical order only, to the bit, never on
-// where pages lie (I-22).
+// read and adds nothing (I-61); the result depends on logical order only, to the bit, never on
+// where pages lie (I-62).
 #pragma once
 
 #include <cstdint>
