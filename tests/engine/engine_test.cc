@@ -24,6 +24,7 @@ uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
   return tokens;
 }
 
+// In pools from barely enough to ample, the allocator refuses nothing (I-45, I-46).
 TEST(Engine, PublishesWhatEachRequestAlonePublishes) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Rng rng(seed);

@@ -21,6 +21,7 @@ std::unique_ptr<NaiveEngine> Make(const EngineConfig& config,
   return std::move(*engine);
 }
 
+// Bound rows are the plans' (I-43), tables hold all pages (I-44), each step retires (I-47).
 TEST(EngineEvents, AreThoseOfARightfulEngine) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Rng rng(seed);

@@ -53,10 +53,8 @@ TEST(ReadTrace, NamesFileLineAndFault) {
               HasSubstr("input_length must be an integer"));
   EXPECT_THAT(Refusal(R"({"timestamp":1,"input_length":5,"output_length":1,"hash_ids":["a"]})"),
               HasSubstr("hash_ids must be an integer"));
-  EXPECT_THAT(
-      Refusal(
-          R"({"timestamp":1,"input_length":99999999999999999999,"output_length":1,"hash_ids":[1]})"),
-      HasSubstr("input_length must be an integer"));
+  EXPECT_THAT(Refusal(R"({"timestamp":1,"input_length":99999999999999999999,"output_length":1})"),
+              HasSubstr("input_length must be an integer"));
   EXPECT_THAT(Refusal(std::string("\0\0\0", 3)), HasSubstr("t.jsonl:1:"));
   EXPECT_THAT(Refusal(""), HasSubstr("holds no request"));
   EXPECT_THAT(ReadTrace("/nowhere/t.jsonl").status().message(), HasSubstr("cannot be opened"));

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kPageSize = 4;
 constexpr uint64_t kWidth = 8;
 
-// The golden chain written out plainly: S, content, result by their definition.
+// I-40: the golden chain written out plainly: S, content, result by their definition.
 std::vector<uint64_t> PlainResults(const PositionWeights& w, const std::vector<uint32_t>& tokens,
                                    uint64_t salt) {
   std::vector<uint64_t> contents, results;
@@ -46,6 +46,7 @@ TEST(GoldenRun, IsTheChainByItsDefinition) {
   EXPECT_NE(golden.Result(), PlainResults(weights, all, 98).back()) << "the salt matters";
 }
 
+// I-41
 TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
   const PositionWeights weights(kPageSize, kWidth);
   KvMemory kv(6, &weights);
@@ -166,6 +167,7 @@ TEST(SimDevice, StreamsKeepTheirOrderAndTheSeedPicksBetweenThem) {
   }
 }
 
+// I-42: what the host waits for comes in turn; what isn't due stays.
 TEST(SimDevice, WorkWaitsForItsTime) {
   SimDevice device(1);
   int late = 0, compute = 0;
