@@ -90,7 +90,9 @@ class Scheduler {
 
   // Back to the head of the queue: all is computed again (preemption by recompute).
   void Preempt(RequestState* r) {
+    const RequestId id = r->id;
     GiveUp(r);
+    if (s_.outcomes != nullptr) s_.outcomes->OnEnd(r->index, id, EndKind::kPreempted);
     std::erase(s_.running, r);
     s_.waiting.push_front(r);
   }
@@ -163,8 +165,6 @@ class Scheduler {
         return false;
       }
       ++s_.report.preemptions;
-      if (s_.outcomes != nullptr)
-        s_.outcomes->OnEnd(victim->index, victim->id, EndKind::kPreempted);
       Preempt(victim);
       if (victim == r) return false;
     }

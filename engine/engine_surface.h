@@ -107,9 +107,9 @@ class Surface final : public FaultSurface {
     s_.tracker.Free({.pages = {&page, 1}});
   }
   bool EvictLeavingEntry(PageId page) override {
-    if (!s_.books.EvictLeavingEntry(page)) return false;
-    s_.tracker.Free({.pages = {&page, 1}});
-    return true;
+    const bool left = s_.books.EvictLeavingEntry(page);
+    if (left) s_.tracker.Free({.pages = {&page, 1}});
+    return left;
   }
 
   void Write(const LateWrite& write) override {
