@@ -1,0 +1,108 @@
+// The engine with the real fence: silent without faults, nothing wrong published with them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kvfence/engine.h"
+#include "kvfence/fence.h"
+#include "kvfence/switched_tracker.h"
+#include "tests/engine/traffic.h"
+
+namespace kvfence {
+namespace {
+
+struct Findings : EventSink {
+  void OnViolation(const Violation& v) override {
+    if (all.empty())
+      first = std::string(ReasonName(v.reason)) + " step " + std::to_string(v.step) + " row " +
+              std::to_string(v.row) + " at " + std::to_string(v.at) + " page " +
+              std::to_string(v.page) + " expected " + std::to_string(v.expected) + " found " +
+              std::to_string(v.found);
+    all.push_back(v);
+  }
+  std::vector<Violation> all;
+  std::string first;
+};
+
+struct Fenced {
+  Fenced(const EngineConfig& config, const std::vector<TraceRequest>& trace, Level level,
+         FaultHooks* hooks = nullptr) {
+    FenceConfig fence_config = FenceConfigFor(config, trace);
+    fence_config.level = level;
+    auto made = Fence::Create(fence_config, {&findings});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    fence = std::move(*made);
+    EngineNames names;
+    names.name = [this](const std::string& name) { return fence->Intern(name); };
+    names.identity = [this](uint32_t identity) {
+      const std::vector<std::pair<std::string, std::string>> fields = {
+          {"adapter", std::to_string(identity)}};
+      return fence->InternIdentity(fields);
+    };
+    auto created =
+        Engine<SwitchedTracker>::Create(config, &trace, SwitchedTracker(fence.get()), names, hooks);
+    EXPECT_TRUE(created.ok()) << created.status().message();
+    engine = std::move(*created);
+  }
+  Findings findings;
+  std::unique_ptr<Fence> fence;
+  std::unique_ptr<Engine<SwitchedTracker>> engine;
+};
+
+TEST(FencedEngine, WithoutFaultsTheFenceIsSilent) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Rng rng(seed);
+    const std::vector<TraceRequest> trace = SmallTrace(seed, 50);
+    const EngineConfig config = DrawConfig(rng);
+    Fenced run(config, trace, rng.Chance(1, 3) ? Level::kAudit : Level::kFull);
+    const EngineReport& report = run.engine->Run();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EXPECT_EQ(run.findings.all.size(), 0u) << run.findings.first;
+    EXPECT_EQ(report.fenced, 0u);
+    EXPECT_EQ(report.wrong_tokens, 0u);
+    EXPECT_EQ(report.audit, "");
+    EXPECT_GE(run.fence->stats().entries_checked, report.entries_read);
+  }
+}
+
+// The same engine with the switch off.
+TEST(FencedEngine, ANullFenceIsNoFence) {
+  const std::vector<TraceRequest> trace = SmallTrace(1, 30);
+  auto engine = Engine<SwitchedTracker>::Create({}, &trace, SwitchedTracker(nullptr));
+  ASSERT_TRUE(engine.ok());
+  const EngineReport& report = (*engine)->Run();
+  EXPECT_EQ(report.finished, trace.size());
+  EXPECT_EQ(report.wrong_tokens, 0u);
+}
+
+// A wrong entry in one row of each tenth step: that request ends, alone, and nothing wrong leaves.
+struct FlipEntries : FaultHooks {
+  void BeforeValidate(FaultSurface& s) override {
+    if (s.step().value() % 10 != 0 || s.rows().size() < 2) return;
+    const StepRow& victim = s.rows()[0];
+    const StepRow& other = s.rows()[1];
+    if (other.request == kNoRequest) return;
+    s.SetDeviceEntry(victim.row, victim.covered - 1, s.DeviceEntry(other.row, other.covered - 1));
+    ++made;
+  }
+  uint64_t made = 0;
+};
+
+TEST(FencedEngine, AWrongEntryEndsThatRequestAlone) {
+  const std::vector<TraceRequest> trace = SmallTrace(3, 150);
+  EngineConfig config;
+  config.pages = 300;
+  FlipEntries faults;
+  Fenced run(config, trace, Level::kFull, &faults);
+  const EngineReport& report = run.engine->Run();
+  EXPECT_GT(faults.made, 5u);
+  EXPECT_EQ(report.fenced, faults.made);
+  EXPECT_EQ(report.fenced + report.finished, trace.size());
+  EXPECT_EQ(report.wrong_tokens, 0u);
+  EXPECT_EQ(report.audit, "");
+}
+
+}  // namespace
+}  // namespace kvfence
