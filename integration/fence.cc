@@ -68,24 +68,18 @@ Result<std::unique_ptr<Fence>> Fence::Create(const FenceConfig& config,
   return fence;
 }
 
-NameId Fence::Intern(std::string_view name) { return NameId(impl_->names.Intern(name)); }
-std::string_view Fence::NameOf(NameId id) const { return impl_->names.NameOf(id.value()); }
-
-IdentityId Fence::InternIdentity(std::span<const std::pair<std::string, std::string>> fields) {
-  if (fields.empty()) return IdentityId{};
-  // Typed and length-prefixed, so that no two identities have one text.
-  std::vector<std::pair<std::string, std::string>> sorted(fields.begin(), fields.end());
-  std::sort(sorted.begin(), sorted.end());
-  std::string text;
-  for (const auto& [key, value] : sorted) {
-    text += std::to_string(key.size()) + ":" + key + std::to_string(value.size()) + ":" + value;
-  }
-  return IdentityId(impl_->identities.Intern(text));
+NameId Fence::Intern(std::string_view name) { return impl_->names.Intern(name); }
+std::string_view Fence::NameOf(NameId id) const { return impl_->names.NameOf(id); }
+IdentityId Fence::InternIdentity(std::span<const IdentityField> fields) {
+  return impl_->names.InternIdentity(fields);
 }
+const NameLookup& Fence::names() const { return impl_->names; }
+void Fence::Record(EventLogWriter* writer) { impl_->recorder = writer; }
 
 RequestId Fence::Latest(NameId name) const { return impl_->ranks[0].ledger->Latest(name); }
 
 RequestId Fence::Admit(const AdmitEvent& event) {
+  if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
   RequestId admitted;
   for (Impl::Rank& rank : impl_->ranks) admitted = rank.ledger->Admit(event);
@@ -142,7 +136,8 @@ Status Fence::Pin(const PinEvent& event) {
 }
 
 Status Fence::Unpin(const UnpinEvent& event) {
-  // The copy has ended: what it wrote counts from now on, also for a step that loads layer by layer.
+  // The copy has ended: what it wrote counts from now on, also for a step that loads layer by
+  // layer.
   return impl_->ToDevices(event, event.rank, &Ledger::Unpin);
 }
 

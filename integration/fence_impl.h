@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "kvfence/event_log_writer.h"
 #include "kvfence/fence.h"
 #include "kvfence/gate.h"
 #include "kvfence/history.h"
 #include "kvfence/incident.h"
 #include "kvfence/journal.h"
 #include "kvfence/ledger.h"
-#include "kvfence/name_table.h"
+#include "kvfence/log_names.h"
 #include "kvfence/policy.h"
 
 namespace kvfence {
@@ -42,6 +43,7 @@ class Fence::Impl {
   // Passes the event to the ledger of each rank it holds for, as one event.
   template <class E>
   Status ToLedgers(const E& event, RankId rank, Status (Ledger::*verb)(const E&)) {
+    if (recorder != nullptr) recorder->On(event);
     Begin();
     for (size_t r = 0; r < ranks.size(); ++r) {
       if (rank != kAllRanks && rank.value() != r) continue;
@@ -73,8 +75,8 @@ class Fence::Impl {
 
   FenceConfig config;
   std::vector<EventSink*> sinks;
-  NameTable names;
-  NameTable identities;
+  LogNames names;
+  EventLogWriter* recorder = nullptr;
   std::vector<Rank> ranks;
   std::deque<OpenStep> open_steps;  // oldest first
   std::vector<Violation> event_findings;

@@ -59,6 +59,7 @@ void Fence::Impl::ReportFindings(Rank& rank, const Gate::Pass& pass, StepId step
 Status Fence::Step(const StepEvent& event) {
   if (Status status = impl_->CheckStep(event); !status.ok()) return status;
   Impl::Rank& rank = impl_->ranks[event.rank.value()];
+  if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
   // In stream order the confirm of an earlier step comes before this step's first launch.
   for (const StepId launched : rank.launched) {
@@ -110,6 +111,10 @@ Status Fence::Confirm(const ConfirmEvent& event) {
   if (std::find(rank.launched.begin(), rank.launched.end(), event.step) == rank.launched.end()) {
     return Status::Invalid("confirm of step " + std::to_string(event.step.value()) +
                            ", which isn't launched on this rank or is retired");
+  }
+  if (impl_->recorder != nullptr) {
+    impl_->recorder->On(event,
+                        [&](Row row) { return !RowReasons(event.step, event.rank, row).empty(); });
   }
   impl_->Begin();
   if (!rank.gate->Confirmed(event.step)) impl_->ConfirmPass(rank, event.step);
@@ -184,6 +189,7 @@ Result<Settlement> Fence::Retire(const RetireEvent& event) {
     return Status::Invalid("retire of step " + std::to_string(event.step.value()) +
                            ", which isn't launched or is retired");
   }
+  if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
   if (!open->settled) impl_->Settle(*open);
   SettlementStore& store = open->store;

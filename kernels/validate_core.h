@@ -268,8 +268,9 @@ KVF_HD void JudgeCovered(Place& place, const StepView& step, const StepScratch& 
   }
   if (late == Late::kAtConfirm) return;  // judged in full, under its own reasons
   const Stamp stamp = RecordAt(rp, page).stamp;
-  const bool state_without_content = rp.free_form && stamp == kNoStamp;
-  if (holds && !state_without_content && stamp != want.stamp) {
+  const bool none = stamp == kNoStamp;
+  if (holds && none && !rp.free_form) place.Add(Reason::kNotCommitted, page, want.stamp, stamp);
+  if (holds && !none && stamp != want.stamp) {
     place.Add(Reason::kStampMismatch, page, want.stamp, stamp);
   }
   if (holds || !IsWritePage(*rp.task, k)) return;

@@ -29,7 +29,7 @@ struct PoolConfig {
   std::optional<int64_t> skip_slot{};  // absent: any negative slot is skipped
   bool slot_entries = false;           // one table entry per token = page * page_size + offset
   PoolKind kind = PoolKind::kKv;
-  std::string space;  // pools of one space number the same physical pages; empty: its own
+  std::string space{};  // pools of one space number the same physical pages; empty: its own
   uint64_t interleave_ranks = 0;
   uint64_t interleave_stride = 1;
   // For the start-up geometry check only.

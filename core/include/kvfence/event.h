@@ -23,6 +23,7 @@ using Pages = std::span<const PageId>;
 struct AdmitEvent {
   NameId name;            // the engine's id; the new incarnation is what Admit returns
   IdentityId identity{};  // what its cached content depends on beside the tokens
+  RankId rank = kAllRanks;
 };
 struct AllocEvent {
   RequestId req;
@@ -119,6 +120,7 @@ struct BindRowEvent {
 };
 struct AuditEvent {
   bool idle = false;
+  RankId rank = kAllRanks;
 };
 
 // --- content -------------------------------------------------------------------------------------
@@ -180,7 +182,8 @@ struct RowPlan {
   // The last step at which this row's table changed, where the caller knows better than the ledger
   // (a log shows the tables themselves). Compared with table_epoch.
   std::optional<StepId> table_changed{};
-  bool scales = true;  // false: this step's writes leave scale entries alone
+  bool scales = true;             // false: this step's writes leave scale entries alone
+  uint64_t pools = ~uint64_t{0};  // bit p: this pass touches the row in pool p
 };
 // A shared-prefix table, read instead of the first entries of these rows.
 struct PrefixPlan {

@@ -14,16 +14,18 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kvfence/config.h"
 #include "kvfence/event.h"
 #include "kvfence/finding.h"
+#include "kvfence/log_names.h"
 #include "kvfence/settlement.h"
 #include "kvfence/status.h"
 
 namespace kvfence {
+
+class EventLogWriter;
 
 class Fence {
  public:
@@ -37,7 +39,8 @@ class Fence {
   // Interned strings; the same string gives the same id for the life of the fence.
   NameId Intern(std::string_view name);
   std::string_view NameOf(NameId id) const;
-  IdentityId InternIdentity(std::span<const std::pair<std::string, std::string>> fields);
+  IdentityId InternIdentity(std::span<const IdentityField> fields);
+  const NameLookup& names() const;
   // The latest incarnation of a name, null when it was never admitted.
   RequestId Latest(NameId name) const;
 
@@ -71,6 +74,11 @@ class Fence {
   Status Confirm(const ConfirmEvent& event);
   // Settles the oldest launched step. The result's views live until the next Retire.
   Result<Settlement> Retire(const RetireEvent& event);
+
+  // From now on every call is written down, before it acts, so that a log shows the arrays as the
+  // kernels would have read them; null: no more. `writer` must outlive the fence or the next
+  // Record. For the CPU backend: step tables are read through their pointers.
+  void Record(EventLogWriter* writer);
 
   // The verdict reasons of a launched row of a step, as known now (CPU backend: right after Step).
   CheckSet RowReasons(StepId step, RankId rank, Row row) const;

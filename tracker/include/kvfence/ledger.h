@@ -24,6 +24,12 @@
 namespace kvfence {
 
 // The ledger's deltas for its gate, in the order in which they were decided.
+//
+// Every Page call carries the page's whole record as it then is, so two deltas of one page merge to
+// the later record with both calls' fields. Content-only calls (fields == kApplyContent) say what
+// happened in the device's memory (writes, scales, copies, ends of copies, void rows): they count
+// from now on. All others count from the next apply on: work that is launched goes on with what it
+// was launched with.
 class DeltaSink {
  public:
   virtual ~DeltaSink() = default;
@@ -67,8 +73,26 @@ struct LaunchedRow {
   uint64_t good_prefix = 0;  // tokens known good, should it have to be recomputed
 };
 
+// What the ledger holds of one living incarnation, and of one page: for incident records and tests.
+struct LedgerView {
+  bool live = false;
+  uint64_t length = 0;
+  std::vector<std::vector<Expectation>> expectations;  // by pool, then logical page
+};
+struct LedgerPageView {
+  PageRecord record{};                // as the device should have it when all is applied
+  std::vector<bool> valid;            // by slot: holds content of work that is clean so far
+  std::vector<bool> committed;        // by slot: ... that is settled
+  std::vector<RequestId> holders;     // in its present generation, sorted, each once
+  uint32_t index_entries = 0;         // naming its present generation
+  uint32_t pins = 0;                  // outstanding, of any generation
+};
+
 class Ledger : public LedgerFacts {
  public:
+  // Config limits: 1 <= pages < 2^31, 1 <= page_size <= kMaxPageSize, null_page < pages; pools of
+  // one space have the same number of pages. The caller has checked them. Copies the config.
+  // `deltas` may be null (nobody listens); `report` too. Both are called on the calling thread.
   // `report` is called synchronously for each finding, in order; violations carry this rank.
   Ledger(const FenceConfig& config, RankId rank, DeltaSink* deltas,
          std::function<void(const Violation&)> report);
@@ -128,10 +152,13 @@ class Ledger : public LedgerFacts {
   Counts counts() const;
 
   // For incident records and policy: who holds the page now (by current tag), which index entries
-  // name it in its present generation, and what a row of a launched step was to write.
+  // name it in its present generation (sorted), and what a row of a step that is launched, or was
+  // the last to retire, was to write.
   std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const override;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const override;
+  LedgerView View(RequestId req) const;
+  LedgerPageView ViewPage(PoolId pool, PageId page) const;
 
  private:
   class Impl;

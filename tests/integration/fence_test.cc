@@ -1,0 +1,204 @@
+// The facade over the real ledger, journal, gate and kernels: a freed and reissued page, and that
+// nothing is published without a complete clean verdict of that very step on every rank (I-9).
+#include "kvfence/fence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace kvfence {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class Findings : public EventSink {
+ public:
+  void OnViolation(const Violation& v) override { reasons.emplace_back(ReasonName(v.reason)); }
+  void OnStep(const StepStats& stats) override { steps.push_back(stats); }
+  void OnAbort(RequestId req, Reason reason) override { aborts.emplace_back(req, reason); }
+  std::vector<std::string> reasons;
+  std::vector<StepStats> steps;
+  std::vector<std::pair<RequestId, Reason>> aborts;
+};
+
+// Four rows of four pages of 16 tokens, int32 table, one rank after the other.
+class FenceTest : public ::testing::Test {
+ protected:
+  void Start(uint64_t ranks = 1, Frees frees = Frees::kExplicit) {
+    FenceConfig config;
+    config.pools = {PoolConfig{.name = "full", .pages = 8, .page_size = 16}};
+    config.rows = 4;
+    config.width = 4;
+    config.ranks = ranks;
+    config.frees = frees;
+    fence_ = Fence::Create(config, {&findings_}).value();
+    table_.assign(16, 0);
+  }
+  RequestId Admit(const std::string& name) { return fence_->Admit({.name = fence_->Intern(name)}); }
+  void Alloc(RequestId req, std::vector<PageId> pages) {
+    ASSERT_TRUE(fence_->Alloc({.req = req, .pages = pages}).ok());
+  }
+  void Row0(RequestId req) { ASSERT_TRUE(fence_->BindRow({.row = Row(0), .req = req}).ok()); }
+
+  // One row that adds `tokens` to a length of `before`, its table as given.
+  void Step(uint64_t step, RequestId req, std::vector<int32_t> pages, int64_t before,
+            int64_t tokens, uint32_t rank = 0) {
+    for (size_t k = 0; k < 4; ++k) table_[k] = k < pages.size() ? pages[k] : 0;
+    slots_.clear();
+    for (int64_t p = before; p < before + tokens; ++p) {
+      slots_.push_back(pages[static_cast<size_t>(p / 16)] * 16 + p % 16);
+    }
+    const auto count = static_cast<int32_t>(slots_.size());
+    for (size_t i = 1; i < 5; ++i) indptr_[i] = count;
+    lengths_[0] = before + tokens;
+    const RowPlan plan{.row = Row(0), .req = req, .new_tokens = static_cast<uint64_t>(tokens)};
+    buffers_.table = {
+        .entries = {table_.data(), 32}, .entries_size = 16, .stride = 4, .width = 4, .rows = 4};
+    buffers_.slots = {.slots = {slots_.data(), 64},
+                      .slots_size = slots_.size(),
+                      .indptr = {indptr_, 32},
+                      .rows = 4};
+    buffers_.lengths = {.values = {lengths_, 64}, .rows = 4};
+    const Status status = fence_->Step({.step = StepId(step),
+                                        .rank = RankId(rank),
+                                        .rows = {&plan, 1},
+                                        .pads = {},
+                                        .pools = {&buffers_, 1}});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void Confirm(uint64_t step, uint32_t rank = 0) {
+    const Status status = fence_->Confirm({.step = StepId(step), .rank = RankId(rank)});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  std::vector<RowResult> Retire(uint64_t step) {
+    Result<Settlement> settled = fence_->Retire({.step = StepId(step)});
+    EXPECT_TRUE(settled.ok()) << settled.status().message();
+    return {settled->rows.begin(), settled->rows.end()};
+  }
+
+  Findings findings_;
+  std::unique_ptr<Fence> fence_;
+  std::vector<int32_t> table_;
+  std::vector<int64_t> slots_;
+  int32_t indptr_[5] = {};
+  int64_t lengths_[4] = {};
+  PoolBuffers buffers_;
+};
+
+TEST_F(FenceTest, AnHonestRequestIsPublishedStepByStep) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {1, 2}, 0, 20);
+  Confirm(1);
+  EXPECT_TRUE(Retire(1)[0].published);
+  for (uint64_t step = 2; step < 10; ++step) {
+    Step(step, r, {1, 2}, 18 + static_cast<int64_t>(step), 1);
+    Confirm(step);
+    EXPECT_TRUE(Retire(step)[0].published);
+  }
+  EXPECT_THAT(findings_.reasons, IsEmpty());
+  EXPECT_EQ(findings_.steps.size(), 9u);
+  EXPECT_EQ(findings_.steps[0].entries, 2u) << "what was compared is counted (I-12)";
+  EXPECT_EQ(fence_->stats().live_entries, 2u);
+}
+
+TEST_F(FenceTest, APageThatWentToAnotherRequestEndsOnlyTheRowThatStillNamesIt) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {1, 2}, 0, 20);
+  Confirm(1);
+  Retire(1);
+  const PageId one(1);
+  ASSERT_TRUE(fence_->Free({.pages = {&one, 1}}).ok());
+  Alloc(Admit("S"), {one});
+  Step(2, r, {1, 2}, 20, 1);
+  EXPECT_EQ(table_[0], 0) << "harmless before attention reads it";
+  Confirm(2);
+  const std::vector<RowResult> rows = Retire(2);
+  EXPECT_FALSE(rows[0].published);
+  EXPECT_TRUE(rows[0].reasons.Has(Reason::kTagMismatch));
+  EXPECT_THAT(findings_.reasons, ElementsAre("freed_while_held", "tag_mismatch"));
+  EXPECT_THAT(findings_.aborts, ElementsAre(std::pair(r, Reason::kTagMismatch)));
+}
+
+TEST_F(FenceTest, I9AStepWithoutConfirmPublishesNothing) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1)});
+  Row0(r);
+  Step(1, r, {1}, 0, 3);
+  EXPECT_FALSE(Retire(1)[0].published);
+  EXPECT_THAT(findings_.reasons, ElementsAre("unverified"));
+}
+
+TEST_F(FenceTest, I9AMissingRankPublishesNothing) {
+  Start(2);
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1)});
+  Row0(r);
+  Step(1, r, {1}, 0, 3, 0);
+  Confirm(1, 0);
+  EXPECT_FALSE(Retire(1)[0].published);
+  EXPECT_THAT(findings_.reasons, ElementsAre("unverified"));
+}
+
+TEST_F(FenceTest, TwoRanksThatAgreeArePublishedAndReportAFindingOnce) {
+  Start(2);
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1)});
+  Row0(r);
+  for (uint32_t rank = 0; rank < 2; ++rank) Step(1, r, {1}, 0, 3, rank);
+  for (uint32_t rank = 0; rank < 2; ++rank) Confirm(1, rank);
+  EXPECT_TRUE(Retire(1)[0].published);
+  const PageId one(1);
+  ASSERT_TRUE(fence_->Free({.pages = {&one, 1}}).ok());
+  EXPECT_THAT(findings_.reasons, ElementsAre("freed_while_held"));
+}
+
+TEST_F(FenceTest, RefusesWhatItCannotUnderstand) {
+  Start();
+  EXPECT_FALSE(fence_->Confirm({.step = StepId(9)}).ok());
+  EXPECT_FALSE(fence_->Retire({.step = StepId(9)}).ok());
+  EXPECT_FALSE(
+      fence_->Step({.step = StepId(1), .rank = RankId(4), .rows = {}, .pads = {}, .pools = {}})
+          .ok());
+  FenceConfig config;
+  EXPECT_EQ(Fence::Create(config).status().message(), "pools must name at least one pool");
+  config.pools = {PoolConfig{.name = "full", .pages = 8, .page_size = 0}};
+  config.rows = config.width = 4;
+  EXPECT_THAT(Fence::Create(config).status().message(), ::testing::HasSubstr("page_size"));
+}
+
+TEST(Geometry, FindsArithmeticThatWrapsAndPoolsThatOverlap) {
+  Findings findings;
+  FenceConfig config;
+  config.rows = config.width = 4;
+  config.pools = {PoolConfig{.name = "a",
+                             .pages = 8,
+                             .page_size = 16,
+                             .base = 0,
+                             .page_bytes = 4096,
+                             .index_bits = 31},
+                  PoolConfig{.name = "b",
+                             .pages = 8,
+                             .page_size = 16,
+                             .base = 32768,
+                             .page_bytes = 4096,
+                             .index_bits = 31}};
+  ASSERT_TRUE(Fence::Create(config, {&findings}).ok());
+  EXPECT_THAT(findings.reasons, IsEmpty());
+  config.pools[1].base = 32767;
+  config.pools[0].pages = uint64_t{1} << 20;
+  ASSERT_TRUE(Fence::Create(config, {&findings}).ok());
+  EXPECT_THAT(findings.reasons, ElementsAre("geometry", "geometry"));
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,179 @@
+#include "ledger_content.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace kvfence::ledger {
+namespace {
+
+using Bits = std::vector<uint64_t>;
+
+bool Test(const Bits& bits, uint64_t i) {
+  return i / 64 < bits.size() && (bits[i / 64] >> (i % 64) & 1u) != 0;
+}
+
+void Set(Bits& bits, uint64_t first, uint64_t last) {
+  if (bits.size() * 64 < last) bits.resize((last + 63) / 64);
+  for (uint64_t i = first; i < last; ++i) bits[i / 64] |= uint64_t{1} << (i % 64);
+}
+
+void Clear(Bits& bits, uint64_t first, uint64_t last) {
+  last = std::min<uint64_t>(last, bits.size() * 64);
+  for (uint64_t i = first; i < last; ++i) bits[i / 64] &= ~(uint64_t{1} << (i % 64));
+}
+
+bool All(const Bits& bits, uint64_t first, uint64_t last) {
+  for (uint64_t i = first; i < last; ++i) {
+    if (!Test(bits, i)) return false;
+  }
+  return true;
+}
+
+uint64_t Count(const Bits& bits) {
+  uint64_t n = 0;
+  for (const uint64_t word : bits) n += static_cast<uint64_t>(std::popcount(word));
+  return n;
+}
+
+uint64_t End(const Bits& bits) {
+  for (size_t w = bits.size(); w > 0; --w) {
+    if (bits[w - 1] != 0) return w * 64 - static_cast<uint64_t>(std::countl_zero(bits[w - 1]));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void ContentBook::Drop(Page& page) {
+  if (page.irregular == kNone) return;
+  Irregular& bits = irregular_[page.irregular];
+  if (bits.holey) --holey_;
+  bits.holey = false;
+  bits.valid.clear();
+  bits.settled.clear();
+  unused_.push_back(page.irregular);
+  page.irregular = kNone;
+}
+
+void ContentBook::Wipe(Page& page) {
+  Drop(page);
+  page.fill = 0;
+  page.settled = 0;
+  page.stamp = kNoStamp;
+  page.scale = 0;
+  ++page.version;
+}
+
+bool ContentBook::Valid(const Page& page, uint64_t first, uint64_t last) const {
+  if (first >= last) return true;
+  if (page.irregular == kNone) return last <= page.fill;
+  return All(irregular_[page.irregular].valid, first, last);
+}
+
+bool ContentBook::Settled(const Page& page, uint64_t first, uint64_t last) const {
+  if (first >= last) return true;
+  if (page.irregular == kNone) return last <= page.settled;
+  return All(irregular_[page.irregular].settled, first, last);
+}
+
+bool ContentBook::Holey(const Page& page) const {
+  return page.irregular != kNone && irregular_[page.irregular].holey;
+}
+
+ContentBook::Irregular& ContentBook::Spread(Page& page) {
+  if (page.irregular == kNone) {
+    if (unused_.empty()) {
+      unused_.push_back(static_cast<uint32_t>(irregular_.size()));
+      irregular_.emplace_back();
+    }
+    page.irregular = unused_.back();
+    unused_.pop_back();
+    Set(irregular_[page.irregular].valid, 0, page.fill);
+    Set(irregular_[page.irregular].settled, 0, page.settled);
+  }
+  return irregular_[page.irregular];
+}
+
+void ContentBook::Gather(Page& page) {
+  Irregular& bits = irregular_[page.irregular];
+  const uint64_t fill = End(bits.valid);
+  const uint64_t settled = End(bits.settled);
+  page.fill = static_cast<uint16_t>(fill);
+  page.settled = static_cast<uint16_t>(settled);
+  const bool holey = Count(bits.valid) != fill;
+  if (!holey && Count(bits.settled) == settled) {
+    Drop(page);
+    return;
+  }
+  if (holey != bits.holey) holey_ += holey ? 1 : ~uint64_t{0};
+  bits.holey = holey;
+}
+
+void ContentBook::Launch(Page& page, uint64_t first, uint64_t n) {
+  if (n == 0) return;
+  ++page.version;
+  if (page.irregular == kNone && first <= page.fill) {
+    page.fill = std::max(page.fill, static_cast<uint16_t>(first + n));
+    return;
+  }
+  Set(Spread(page).valid, first, first + n);
+  Gather(page);
+}
+
+void ContentBook::Settle(Page& page, uint64_t first, uint64_t n) {
+  if (n == 0) return;
+  const uint64_t last = std::min<uint64_t>(first + n, page.fill);
+  if (page.irregular == kNone && first <= page.settled) {
+    page.settled = std::max(page.settled, static_cast<uint16_t>(last));
+    return;
+  }
+  Irregular& bits = Spread(page);
+  for (uint64_t i = first; i < last; ++i) {
+    if (Test(bits.valid, i)) Set(bits.settled, i, i + 1);
+  }
+  Gather(page);
+}
+
+void ContentBook::Commit(Page& page, uint64_t first, uint64_t n) {
+  Launch(page, first, n);
+  Settle(page, first, n);
+}
+
+void ContentBook::Void(Page& page, uint64_t first, uint64_t n) {
+  if (n == 0 || first >= page.fill) return;
+  ++page.version;
+  if (page.irregular == kNone && first + n >= page.fill) {
+    page.fill = static_cast<uint16_t>(first);
+    page.settled = std::min(page.settled, page.fill);
+  } else {
+    Irregular& bits = Spread(page);
+    Clear(bits.valid, first, first + n);
+    Clear(bits.settled, first, first + n);
+    Gather(page);
+  }
+  if (page.fill == 0) page.stamp = kNoStamp;
+}
+
+void ContentBook::Copy(const Page& from, Page& to, uint64_t size) {
+  // The source's numbers first: `from` and `to` may be the same page.
+  const uint16_t fill = static_cast<uint16_t>(std::min<uint64_t>(from.fill, size));
+  const uint16_t settled = std::min(from.settled, fill);
+  const Stamp stamp = fill == 0 ? kNoStamp : from.stamp;
+  if (&from == &to) return;
+  Drop(to);
+  ++to.version;
+  to.fill = fill;
+  to.settled = settled;
+  to.stamp = stamp;
+  if (from.irregular == kNone) return;
+  Irregular& bits = Spread(to);
+  const Irregular& source = irregular_[from.irregular];
+  bits.valid = source.valid;
+  bits.settled = source.settled;
+  Clear(bits.valid, size, ~uint64_t{0});
+  Clear(bits.settled, size, ~uint64_t{0});
+  Gather(to);
+  if (to.fill == 0) to.stamp = kNoStamp;
+}
+
+}  // namespace kvfence::ledger

@@ -1,0 +1,58 @@
+// The content book: which slots of a page hold content, as far as the host knows.
+//
+// Idea: nearly every page is filled from its start, so two numbers tell it all: slots [0, fill) are
+// valid (written by rows that are clean so far, or from outside) and [0, settled) of them are
+// committed (by retired steps, or by copies that ended well). A page that isn't of that shape gets
+// two bit sets until it is again. Invariant I-30: committed slots are valid.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ledger_pages.h"
+
+namespace kvfence::ledger {
+
+class ContentBook {
+ public:
+  // All slots empty; the stamp is kNoStamp, the scale mark 0 (no live page's mark).
+  void Wipe(Page& page);
+
+  // Are all slots of [first, last) valid, or committed?
+  bool Valid(const Page& page, uint64_t first, uint64_t last) const;
+  bool Settled(const Page& page, uint64_t first, uint64_t last) const;
+  bool AnyValid(const Page& page) const { return Fill(page) != 0; }
+  // One past the last valid slot: what the device's fill is.
+  uint16_t Fill(const Page& page) const { return page.fill; }
+  bool Holey(const Page& page) const;
+  // Pages with a hole among their valid slots, over all pools.
+  uint64_t holey_pages() const { return holey_; }
+
+  // Slots [first, first+n) become valid; those that were committed stay so.
+  void Launch(Page& page, uint64_t first, uint64_t n);
+  // Those of them that are valid become committed.
+  void Settle(Page& page, uint64_t first, uint64_t n);
+  // Valid and committed at once.
+  void Commit(Page& page, uint64_t first, uint64_t n);
+  // No content any more; a page left without any has no stamp.
+  void Void(Page& page, uint64_t first, uint64_t n);
+  // `to` has the valid and committed slots of `from` below `size`, and its stamp.
+  void Copy(const Page& from, Page& to, uint64_t size);
+
+ private:
+  using Bits = std::vector<uint64_t>;
+  struct Irregular {
+    Bits valid;
+    Bits settled;
+    bool holey = false;
+  };
+  Irregular& Spread(Page& page);  // gives the page its bit sets
+  void Gather(Page& page);        // takes them away again where two numbers do
+  void Drop(Page& page);
+
+  std::vector<Irregular> irregular_;
+  std::vector<uint32_t> unused_;
+  uint64_t holey_ = 0;
+};
+
+}  // namespace kvfence::ledger

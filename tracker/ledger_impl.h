@@ -1,0 +1,278 @@
+// The ledger's inside: the books, and what all verbs are made of.
+//
+// Idea: a verb resolves its request, judges each place, and then does what the engine did, through
+// the few moves below (issue, give back, map, let go), which alone change tags, holders and flags
+// and tell the device. The verbs stand in ledger_<theme>.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kvfence/ledger.h"
+#include "ledger_content.h"
+#include "ledger_index.h"
+#include "ledger_pages.h"
+#include "ledger_pins.h"
+#include "ledger_requests.h"
+#include "ledger_steps.h"
+
+namespace kvfence {
+
+// Slots of one logical page.
+struct SlotRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
+class Ledger::Impl {
+ public:
+  Impl(const FenceConfig& config, RankId rank, DeltaSink* deltas,
+       std::function<void(const Violation&)> report);
+
+  // Ownership: ledger_ownership.cc.
+  RequestId Admit(const AdmitEvent& event);
+  Status Alloc(const AllocEvent& event);
+  Status Fork(const ForkEvent& event);
+  Status Cow(const CowEvent& event);
+  Status Drop(const DropEvent& event);
+  Status Release(const ReleaseEvent& event);
+  Status Free(const FreeEvent& event);
+  // What requests rely on, and how long they are: ledger_reliance.cc.
+  Status Share(const ShareEvent& event);
+  Status Ready(const ReadyEvent& event);
+  Status Trim(const TrimEvent& event);
+  // The prefix index and the pins: ledger_publish.cc, ledger_transfer.cc.
+  Status Publish(const PublishEvent& event);
+  Status Unpublish(const UnpublishEvent& event);
+  Status Pin(const PinEvent& event);
+  Status Unpin(const UnpinEvent& event);
+  // Content outside steps: ledger_writes.cc.
+  Status Write(const WriteEvent& event);
+  Status Read(const ReadEvent& event);
+  Status Scale(const ScaleEvent& event);
+  Status Rescale(const RescaleEvent& event);
+  Status Copy(const CopyEvent& event);
+  // Rows and steps: ledger_launch.cc, ledger_settle.cc.
+  Status BindRow(const BindRowEvent& event);
+  Status Launch(const StepEvent& event, const StepPlan** plan);
+  std::vector<uint32_t> Judge(StepId step, std::span<const uint32_t> reasons);
+  Status Confirm(StepId step);
+  Status Retire(StepId step, std::vector<LaunchedRow>* rows);
+  void Fail(StepId step, Row row, Reason reason);
+  // Audit and what people ask: ledger_audit.cc.
+  Status Audit(const AuditEvent& event);
+  Counts counts() const;
+  std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
+  std::vector<KeyId> KeysOf(PoolId pool, PageId page) const;
+  std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const;
+  LedgerView View(RequestId req) const;
+  LedgerPageView ViewPage(PoolId pool, PageId page) const;
+
+  const ledger::RequestBook& requests() const { return requests_; }
+  const ledger::StepBook& steps() const { return steps_; }
+
+ private:
+  using Page = ledger::Page;
+  using Held = ledger::Held;
+  using Incarnation = ledger::Incarnation;
+  using StepRecord = ledger::StepRecord;
+  static constexpr uint32_t kNone = ledger::kNone;
+
+  // --- words of all verbs: ledger_impl.cc --------------------------------------------------------
+
+  // A new event begins: places report once per event.
+  void BeginEvent() {
+    ++now_;
+    reported_.clear();
+  }
+  // Reports, unless the check is off or this place (pool, page) has reported in this event.
+  void Report(Reason reason, Violation v);
+  void ReportPage(Reason reason, RequestId req, uint32_t pool, int64_t page, int64_t at = -1,
+                  uint64_t expected = 0, uint64_t found = 0);
+  // The slot of the living incarnation; kNone after reporting identity_reused.
+  uint32_t Living(RequestId req);
+  Status CheckPool(PoolId pool) const;
+  const PoolConfig& pool(uint32_t p) const { return config_.pools[p]; }
+  bool explicit_frees() const { return config_.frees == Frees::kExplicit; }
+  bool stream() const { return config_.reuse == Reuse::kStream; }
+  bool IsNull(uint32_t pool, PageId page) const {
+    return static_cast<uint64_t>(page.value()) == config_.pools[pool].null_page;
+  }
+  PageRecord RecordOf(const Page& page) const;
+  void Tell(uint32_t pool, uint32_t page, uint32_t fields);
+  void TellContent(uint32_t pool, uint32_t page);
+
+  // --- moves -------------------------------------------------------------------------------------
+
+  // Judges taking `page` from the free list; false when there is no such page to take.
+  bool JudgeIssue(RequestId req, uint32_t pool, PageId page, uint64_t at);
+  // The page begins a new generation, all that named the old one is stale.
+  void Issue(uint32_t pool, uint32_t page);
+  void GiveBack(uint32_t pool, uint32_t page);
+  // In implicit logs: a page that nobody holds and nothing pins goes back.
+  void MaybeGiveBack(uint32_t pool, uint32_t page);
+  void Stale(uint32_t pool, uint32_t page);
+  // The incarnation expects `page` at `at`; it holds it if the tag is the page's.
+  void Take(uint32_t slot, uint32_t pool, uint32_t at, uint32_t page, Tag tag, Stamp stamp);
+  void LetGo(uint32_t slot, uint32_t pool, uint32_t at);
+  void Resize(uint32_t slot, uint32_t pool, uint64_t count);
+  void UpdateFlags(uint32_t pool, uint32_t page);
+  void SetExpected(uint32_t slot, uint32_t pool, uint32_t at, Stamp stamp);
+  // The table of its rows isn't that of the newest launched step any more.
+  void Changed(Incarnation& inc) { inc.changed_step = steps_.launched(); }
+  // How many entries `at` and `n` make a list have, or why not.
+  Status CheckGrowth(const Incarnation& inc, uint32_t pool, uint64_t at, uint64_t n) const;
+  const Held* HeldAt(const Incarnation& inc, uint32_t pool, uint64_t at) const;
+  void LinkEntry(uint32_t entry);
+  void UnlinkEntry(uint32_t entry);
+  void UnpublishEntry(uint32_t entry);
+
+  // --- reliance ----------------------------------------------------------------------------------
+
+  struct Hit {
+    Tag tag;
+    Stamp stamp;
+  };
+  Hit Find(const ShareEvent& event, const Incarnation& inc, size_t i, uint64_t at);
+  Hit WithoutKey(uint32_t pool, uint32_t page) const;
+  // May the slots of the page be relied on? `reader` is who would.
+  bool Reliable(uint32_t pool, const Page& page, uint32_t reader, SlotRange slots) const;
+  void ShareOne(const ShareEvent& event, uint32_t slot, size_t i, uint64_t at);
+  void CutContent(uint32_t slot);
+  void CutPage(uint32_t slot, uint32_t pool, uint32_t at);
+
+  // --- pins and copies ---------------------------------------------------------------------------
+
+  // The part of copy `id` that has pinned the page in its present generation: (pin, index).
+  struct PinRef {
+    uint32_t pin = ledger::kNone;
+    uint32_t index = 0;
+    explicit operator bool() const { return pin != ledger::kNone; }
+  };
+  PinRef PinOf(NameId id, uint32_t pool, uint32_t page) const;
+  bool Pinned(uint32_t pool, uint32_t page) const;
+  void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
+  void JudgePinKey(const PinEvent& event, const Incarnation* inc);
+  void PinPage(const PinEvent& event, uint32_t pin, uint32_t slot, size_t i);
+  void RememberOut(KeyId key, size_t i, Stamp stamp);
+  void EndPin(uint32_t pin, bool ok);
+  void LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir, RequestId req);
+
+  // The stamp of content that is `as`; empty after reporting why it can't be told.
+  std::optional<Stamp> StampOf(const ContentOf& as, uint32_t pool, uint32_t number);
+  uint16_t ScaleOf(const ContentOf& as, uint32_t pool);
+  void CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page);
+  bool SayOutOfRange(uint32_t pool, PageId page, RequestId req = {});
+  void CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool, uint32_t to_page,
+                   PinRef pinned);
+  void CopyScale(uint32_t from_pool, const Page& from, uint32_t to_pool, Page* to) const;
+  void CarryWrites(uint32_t from_pool, uint32_t from, uint32_t to_pool, uint32_t to, uint64_t size);
+
+  // --- steps -------------------------------------------------------------------------------------
+
+  struct User {
+    StepRecord* record;
+    uint32_t row;
+    uint32_t at;
+    uint32_t pool;
+  };
+  // Clean rows of launched steps that use the page: of its holders, or let go since.
+  void UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only, std::vector<User>* users);
+  void NoteLetGo(const Incarnation& inc, uint32_t pool, uint32_t at, uint32_t page, uint64_t since);
+  // Fails the launched clean rows that use the page; says whether there were any.
+  bool FailUsers(uint32_t pool, uint32_t page, bool unconfirmed_only, NameId loading);
+  // The row of this step that the incarnation is launched in, kNone if in none.
+  uint32_t RowIn(const StepRecord& record, uint32_t inc) const;
+  // One page that a row is to write: new tokens, and slots that only drafts use.
+  struct PlannedWrite {
+    uint32_t row;
+    uint32_t pool;
+    uint32_t at;
+    SlotRange fresh;
+    SlotRange draft;
+    Stamp stamp;
+    bool keep_scale;
+  };
+  // A row fails: its writes are void, and so are its same-step readers.
+  void FailRow(StepRecord& record, uint32_t row, CheckSet reasons);
+  void VoidWrite(const StepRecord& record, const ledger::SlotWrite& write);
+  bool WrittenSince(const ledger::SlotWrite& write) const;
+  void FailReaders(StepRecord& record, uint32_t row);
+  void FailReadersOf(const ledger::SlotWrite& write, StepRecord& later);
+  void FailReader(const ledger::SlotWrite& write, StepRecord& later, uint32_t row, uint32_t pool,
+                  uint32_t at);
+  void SettleRow(StepRecord& record, uint32_t row);
+  uint64_t GoodPrefix(const StepRecord& record, uint32_t row) const;
+
+  Status CheckLaunch(const StepEvent& event);
+  Status CheckRows(const StepEvent& event);
+  Status CheckRowPlan(const RowPlan& plan) const;
+  void LaunchRow(const StepEvent& event, StepRecord& record, uint32_t index);
+  void LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, StepRecord& record,
+                  uint32_t index, uint64_t length);
+  void LaunchWrites(StepRecord& record, uint32_t index, const RowPlan& plan, uint64_t length,
+                    PoolTask* task);
+  void LaunchWrite(StepRecord& record, const PlannedWrite& write);
+  void LaunchPad(const StepEvent& event, Row row);
+  void FindGroups(const StepEvent& event);
+  void FindLoads(const StepEvent& event, StepRecord& record, uint32_t index);
+  void FindSameStepReads(const StepEvent& event, StepRecord& record);
+  void JudgeSameStepRead(StepRecord& record, const ledger::SlotWrite& write, const User& reader,
+                         uint32_t task);
+  void JudgeSharedWrite(StepRecord& record, const ledger::SlotWrite& write);
+  void JudgeHoles(StepRecord& record, uint32_t index);
+  void JudgeLeases(StepId step);
+  void SortLate();
+  void SetDigest(StepRecord& record);
+  Violation PlaceOf(const StepRecord& record, uint32_t row, uint32_t pool, uint64_t at,
+                    int64_t page) const;
+
+  void AuditBooks() const;
+  void AuditPages(bool idle);
+
+  const FenceConfig config_;
+  const CheckSet checks_;
+  const RankId rank_;
+  DeltaSink* const deltas_;
+  const std::function<void(const Violation&)> report_;
+
+  ledger::PageBook pages_;
+  ledger::ContentBook content_;
+  ledger::RequestBook requests_;
+  ledger::IndexBook index_;
+  ledger::PinBook pins_;
+  ledger::StepBook steps_;
+  std::vector<uint16_t> scale_epochs_;  // by pool
+  struct BoundRow {
+    RequestId req;
+    uint64_t changed_step = 0;
+  };
+  std::vector<BoundRow> rows_;
+
+  uint64_t now_ = 0;  // number of the event
+  std::vector<std::pair<uint32_t, int64_t>> reported_;
+  absl::flat_hash_map<Stamp, uint32_t> sums_;
+  std::vector<Stamp> sums_order_;
+  size_t sums_next_ = 0;
+
+  uint64_t changes_ = 0;
+  uint64_t live_entries_ = 0;
+  uint64_t live_pages_ = 0;
+  uint64_t cached_pages_ = 0;
+
+  // Scratch of Launch, kept for its memory.
+  StepPlan plan_;
+  std::vector<uint32_t> task_of_row_;
+  std::vector<std::pair<uint32_t, uint32_t>> late_;  // (pool task, late page)
+  std::vector<User> users_;
+  std::vector<uint32_t> consequences_;
+  StepRecord* launching_ = nullptr;
+};
+
+}  // namespace kvfence

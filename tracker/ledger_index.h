@@ -1,0 +1,60 @@
+// The index book: which page each prefix-index key names, in which generation, with which stamp.
+//
+// Idea: an entry keeps the tag and the stamp of the moment it was published, never looked up again,
+// so that a hit on a recycled page shows. Entries whose tag is still the page's are on the page's
+// list: they hold it. A key's stamp outlives its entry, in a bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kvfence/types.h"
+#include "ledger_pages.h"
+
+namespace kvfence::ledger {
+
+struct IndexEntry {
+  KeyId key;
+  uint32_t pool = 0;
+  uint32_t page = kNoPage;
+  Tag tag = 0;
+  IdentityId identity;
+  NameId digest;
+  bool published = false;  // the entry is there; else only the key's stamps are remembered
+  bool linked = false;     // on the page's list: its tag is the page's
+  uint32_t prev = kNone;
+  uint32_t next = kNone;
+  std::vector<Stamp> stamps;  // expected, of the key's first page and those behind it
+  std::vector<Stamp> read;    // what an `out` copy under the key last read there; kNoStamp: nothing
+  uint64_t remembered = 0;    // number of its place among the unpublished ones
+};
+
+class IndexBook {
+ public:
+  // The record of a key, published or remembered; kNone when unknown.
+  uint32_t Find(KeyId key) const;
+  uint32_t FindOrMake(KeyId key);
+  IndexEntry& at(uint32_t slot) { return slots_[slot]; }
+  const IndexEntry& at(uint32_t slot) const { return slots_[slot]; }
+  uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
+
+  void Link(Page& page, uint32_t slot);
+  void Unlink(Page& page, uint32_t slot);
+  // The key has no entry (any more): keep what it stood for, as long as there is room.
+  void Remember(uint32_t slot);
+
+  // The stamp expected of the key's page number `i`, and what content under the key is.
+  Stamp Expected(uint32_t slot, uint64_t i) const;
+  Stamp Content(uint32_t slot, uint64_t i) const;
+
+ private:
+  std::vector<IndexEntry> slots_;
+  std::vector<uint32_t> unused_;
+  absl::flat_hash_map<uint64_t, uint32_t> keys_;
+  std::deque<std::pair<uint64_t, uint64_t>> remembered_;  // (number, key)
+  uint64_t remembered_count_ = 0;
+};
+
+}  // namespace kvfence::ledger

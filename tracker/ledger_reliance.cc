@@ -1,0 +1,216 @@
+// Reliance: what a request takes for granted (share, ready), and how long it is (trim).
+//
+// Idea: a hit's expectation is the index entry's of publish time, never the page's of now. Whatever
+// is relied on must have been written completely by work that counts: clean retired steps or copies
+// that ended well; where pages are reused in stream order, clean launched steps count too.
+#include <algorithm>
+
+#include "ledger_impl.h"
+
+namespace kvfence {
+namespace {
+
+// The slots [first, last) of logical page `at` that tokens [begin, end) lie in.
+SlotRange SlotsIn(uint64_t at, uint64_t page_size, uint64_t begin, uint64_t end) {
+  const uint64_t start = at * page_size;
+  const uint64_t first = std::clamp<uint64_t>(begin, start, start + page_size) - start;
+  const uint64_t last = std::clamp<uint64_t>(end, start, start + page_size) - start;
+  return {first, std::max(first, last)};
+}
+
+}  // namespace
+
+Ledger::Impl::Hit Ledger::Impl::WithoutKey(uint32_t pool, uint32_t page) const {
+  const Page& p = pages_.at(pool, page);
+  // A page that isn't live was let go: what it was last is what can be expected of it, in vain.
+  if (!TagLive(p.tag)) return {.tag = p.tag - 1, .stamp = p.last_expected};
+  if (p.mappings != kNone) {
+    const ledger::Mapping& m = pages_.mapping(p.mappings);
+    return {.tag = p.tag, .stamp = requests_.at(m.inc).lists[m.pool][m.at].stamp};
+  }
+  if (p.entries != kNone) return {.tag = p.tag, .stamp = index_.Expected(p.entries, 0)};
+  return {.tag = p.tag, .stamp = p.last_expected};
+}
+
+Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation& inc, size_t i,
+                                     uint64_t at) {
+  const uint32_t pool = event.pool.value();
+  const auto page = static_cast<uint32_t>(event.pages[i].value());
+  const auto logical = static_cast<int64_t>(at);
+  if (event.keys.empty()) return WithoutKey(pool, page);
+  const uint32_t slot = index_.Find(event.keys[i]);
+  if (slot == kNone || !index_.at(slot).published) {
+    ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical);
+    return WithoutKey(pool, page);
+  }
+  const ledger::IndexEntry& entry = index_.at(slot);
+  const bool elsewhere =
+      entry.page != page || pages_.space_of(entry.pool) != pages_.space_of(pool);
+  const Tag now = pages_.at(pool, page).tag;
+  if (elsewhere || entry.tag != now) {
+    ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical,
+               elsewhere ? entry.page : entry.tag, elsewhere ? page : now);
+  }
+  const NameId digest = event.digests.empty() ? NameId() : event.digests[i];
+  const bool other = digest != NameId() && entry.digest != NameId() && digest != entry.digest;
+  if (entry.identity != inc.identity || other) {
+    ReportPage(Reason::kKeyMismatch, inc.id, pool, page, logical,
+               other ? digest.value() : inc.identity.value(),
+               other ? entry.digest.value() : entry.identity.value());
+  }
+  return {.tag = entry.tag, .stamp = index_.Expected(slot, 0)};
+}
+
+bool Ledger::Impl::Reliable(uint32_t pool, const Page& page, uint32_t reader,
+                            SlotRange slots) const {
+  if (slots.first >= slots.last || config_.pools[pool].kind != PoolKind::kKv) return true;
+  const bool done = stream() ? content_.Valid(page, slots.first, slots.last)
+                             : content_.Settled(page, slots.first, slots.last);
+  if (done || !config_.same_step_reads) return done;
+  // Another holder is still to write it: the first step that reads it judges that.
+  for (uint32_t n = page.mappings; n != kNone; n = pages_.mapping(n).next) {
+    const ledger::Mapping& m = pages_.mapping(n);
+    if (m.inc == reader) continue;
+    if (requests_.at(m.inc).length < m.at * config_.pools[m.pool].page_size + slots.last) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Ledger::Impl::ShareOne(const ShareEvent& event, uint32_t slot, size_t i, uint64_t at) {
+  const uint32_t pool = event.pool.value();
+  const PageId page = event.pages[i];
+  const RequestId id = requests_.at(slot).id;
+  if (SayOutOfRange(pool, page, id)) return;
+  if (IsNull(pool, page)) {  // nothing there: a hit of a hybrid model may leave pages out
+    LetGo(slot, pool, static_cast<uint32_t>(at + i));
+    return;
+  }
+  const auto index = static_cast<uint32_t>(page.value());
+  const Hit hit = Find(event, requests_.at(slot), i, at + i);
+  const Page& p = pages_.at(pool, index);
+  const SlotRange slots = SlotsIn(i, config_.pools[pool].page_size, 0, event.tokens);
+  // Also a page of no token must be live: mapping one that isn't relies on what is gone.
+  if (!TagLive(p.tag) || !Reliable(pool, p, slot, slots)) {
+    ReportPage(Reason::kNotCommitted, id, pool, page.value(), static_cast<int64_t>(at + i),
+               slots.last, content_.Fill(p));
+  }
+  LetGo(slot, pool, static_cast<uint32_t>(at + i));
+  Take(slot, pool, static_cast<uint32_t>(at + i), index, hit.tag, hit.stamp);
+}
+
+Status Ledger::Impl::Share(const ShareEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  if (!event.keys.empty() && event.keys.size() != event.pages.size()) {
+    return Status::Invalid("share: as many keys as pages, or none");
+  }
+  if (!event.digests.empty() && event.digests.size() != event.pages.size()) {
+    return Status::Invalid("share: as many digests as pages, or none");
+  }
+  const uint32_t pool = event.pool.value();
+  const uint32_t known = requests_.Find(event.req);
+  if (known != kNone) {
+    const Incarnation& inc = requests_.at(known);
+    const uint64_t at = event.at.value_or(inc.lists[pool].size());
+    if (Status s = CheckGrowth(inc, pool, at, event.pages.size()); !s.ok()) return s;
+  }
+  BeginEvent();
+  const uint32_t slot = Living(event.req);
+  if (slot == kNone) return {};
+  const uint64_t at = event.at.value_or(requests_.at(slot).lists[pool].size());
+  if (at + event.pages.size() > requests_.at(slot).lists[pool].size()) {
+    Resize(slot, pool, at + event.pages.size());
+  }
+  for (size_t i = 0; i < event.pages.size(); ++i) ShareOne(event, slot, i, at);
+  Incarnation& inc = requests_.at(slot);
+  inc.length = std::max(inc.length, at * config_.pools[pool].page_size + event.tokens);
+  return {};
+}
+
+Status Ledger::Impl::Ready(const ReadyEvent& event) {
+  BeginEvent();
+  const uint32_t slot = Living(event.req);
+  if (slot == kNone) return {};
+  Incarnation& inc = requests_.at(slot);
+  for (uint32_t pool = 0; pool < config_.pools.size(); ++pool) {
+    const PoolConfig& c = config_.pools[pool];
+    if (c.kind != PoolKind::kKv) continue;
+    // The next token's window is what may be read from now on.
+    const uint64_t begin =
+        c.window != 0 && event.tokens + 1 > c.window ? event.tokens + 1 - c.window : 0;
+    const uint64_t pages = std::min<uint64_t>((event.tokens + c.page_size - 1) / c.page_size,
+                                              inc.lists[pool].size());
+    for (uint64_t at = begin / c.page_size; at < pages; ++at) {
+      const Held* held = HeldAt(inc, pool, at);
+      if (held == nullptr) continue;  // a hole: whoever reads it will find it null
+      const Page& p = pages_.at(pool, held->page);
+      const SlotRange slots = SlotsIn(at, c.page_size, begin, event.tokens);
+      if (Reliable(pool, p, slot, slots)) continue;
+      ReportPage(Reason::kNotCommitted, inc.id, pool, held->page, static_cast<int64_t>(at),
+                 slots.last, content_.Fill(p));
+    }
+  }
+  inc.length = std::max(inc.length, event.tokens);
+  return {};
+}
+
+Status Ledger::Impl::Trim(const TrimEvent& event) {
+  BeginEvent();
+  const uint32_t slot = Living(event.req);
+  if (slot == kNone) return {};
+  Incarnation& inc = requests_.at(slot);
+  if (!inc.bases.empty()) {
+    // Only the device knew the length on which a launched step was built: this trim says it.
+    const uint64_t base = inc.bases.front();
+    inc.bases.erase(inc.bases.begin());
+    if (base != event.tokens) {
+      Report(Reason::kLengthMismatch, {.req = inc.id, .expected = event.tokens, .found = base});
+    }
+  } else {
+    inc.length = event.tokens;
+    for (const ledger::LaunchNote& note : inc.launches) {
+      if (event.step && note.step > event.step->value()) inc.length += note.new_tokens;
+    }
+  }
+  CutContent(slot);
+  return {};
+}
+
+void Ledger::Impl::CutContent(uint32_t slot) {
+  const Incarnation& inc = requests_.at(slot);
+  for (uint32_t pool = 0; pool < config_.pools.size(); ++pool) {
+    const PoolConfig& c = config_.pools[pool];
+    if (c.kind != PoolKind::kKv) continue;
+    for (uint64_t at = inc.length / c.page_size; at < inc.lists[pool].size(); ++at) {
+      CutPage(slot, pool, static_cast<uint32_t>(at));
+    }
+  }
+}
+
+// What lies beyond the request's length in a page that is its alone isn't content any more.
+void Ledger::Impl::CutPage(uint32_t slot, uint32_t pool, uint32_t at) {
+  const Incarnation& inc = requests_.at(slot);
+  const uint64_t page_size = config_.pools[pool].page_size;
+  const Held& held = inc.lists[pool][at];
+  if (held.node == kNone) return;
+  Page& p = pages_.at(pool, held.page);
+  if (p.entries != kNone || p.out_pins > 0 || pages_.Shared(p)) return;
+  const uint64_t first = inc.length > at * page_size ? inc.length - at * page_size : 0;
+  if (first >= content_.Fill(p)) return;
+  content_.Void(p, first, page_size - first);
+  // Launched rows wrote less of it than they thought.
+  for (const auto& record : steps_.records()) {
+    for (std::vector<ledger::SlotWrite>* writes : {&record->writes, &record->copies}) {
+      for (ledger::SlotWrite& w : *writes) {
+        if (w.page != held.page || w.tag != p.tag || w.pool != pool || w.first + w.n <= first) {
+          continue;
+        }
+        w.n = static_cast<uint32_t>(first > w.first ? first - w.first : 0);
+      }
+    }
+  }
+  TellContent(pool, held.page);
+}
+
+}  // namespace kvfence

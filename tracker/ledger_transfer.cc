@@ -1,0 +1,205 @@
+// Asynchronous copies: pin and unpin.
+//
+// Idea: what a copy was told at its start (pages, tags, versions, whose content) is compared with
+// what is there at its end. What an `in` copy has written counts only when it ended well.
+#include <algorithm>
+
+#include "ledger_impl.h"
+
+namespace kvfence {
+
+Ledger::Impl::PinRef Ledger::Impl::PinOf(NameId id, uint32_t pool, uint32_t page) const {
+  const Page& p = pages_.at(pool, page);
+  PinRef found;
+  pins_.ForEach(p, [&](uint32_t pin, uint32_t index) {
+    const bool present = TagLive(p.tag) && pins_.at(pin).pages[index].tag == p.tag;
+    if (pins_.at(pin).id == id && present) found = {pin, index};
+  });
+  return found;
+}
+
+bool Ledger::Impl::Pinned(uint32_t pool, uint32_t page) const {
+  const Page& p = pages_.at(pool, page);
+  bool any = false;
+  pins_.ForEach(p, [&](uint32_t pin, uint32_t index) {
+    any = any || (TagLive(p.tag) && pins_.at(pin).pages[index].tag == p.tag);
+  });
+  return any;
+}
+
+void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
+  const uint32_t pool = event.pool.value();
+  const uint32_t entry = index_.Find(*event.key);
+  const int64_t page = event.pages.empty() ? -1 : event.pages.front().value();
+  const RequestId id = inc == nullptr ? RequestId() : inc->id;
+  if (event.dir == CopyDir::kIn) {
+    // Any page may receive what a key stood for once.
+    if (entry != kNone && !index_.at(entry).stamps.empty()) return;
+    ReportPage(Reason::kStaleIndexEntry, id, pool, page);
+    return;
+  }
+  if (inc != nullptr || event.pages.empty() || !pages_.InRange(pool, event.pages.front())) return;
+  // Out of the index: the key must name this page, in its present generation.
+  const bool names = entry != kNone && index_.at(entry).linked &&
+                     static_cast<int64_t>(index_.at(entry).page) == page &&
+                     pages_.space_of(index_.at(entry).pool) == pages_.space_of(pool);
+  if (!names) ReportPage(Reason::kStaleIndexEntry, id, pool, page);
+}
+
+void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) {
+  const uint32_t pool = event.pool.value();
+  const PageId page = event.pages[i];
+  const bool named = slot != kNone && event.at.has_value();
+  const uint64_t at = event.at.value_or(0) + i;
+  const RequestId id = slot == kNone ? RequestId() : requests_.at(slot).id;
+  const Held* held = named ? HeldAt(requests_.at(slot), pool, at) : nullptr;
+  if (named && (held == nullptr || held->page != page.value() || held->node == kNone)) {
+    ReportPage(Reason::kPageMismatch, id, pool, page.value(), static_cast<int64_t>(at),
+               held == nullptr ? ~uint64_t{0} : held->page, static_cast<uint64_t>(page.value()));
+  } else if (IsNull(pool, page)) {
+    if (event.key) ReportPage(Reason::kPageMismatch, id, pool, page.value());
+  } else if (event.dir == CopyDir::kIn && stream() &&
+             FailUsers(pool, static_cast<uint32_t>(page.value()), true, event.id)) {
+    ReportPage(Reason::kInFlight, id, pool, page.value());
+  }
+}
+
+Status Ledger::Impl::Pin(const PinEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  if (event.req && !event.at && !event.key) {
+    return Status::Invalid("pin: `req` goes with `at` or `key`");
+  }
+  BeginEvent();
+  const uint32_t pool = event.pool.value();
+  const uint32_t slot = event.req ? Living(event.req) : kNone;
+  if (event.req && slot == kNone) return {};
+  for (uint32_t p = pins_.Find(event.id); p != kNone; p = pins_.at(p).next_same_id) {
+    // One copy may pin its source and its target; the same side twice is another copy.
+    if (pins_.at(p).dir != event.dir || pins_.at(p).pool != pool) continue;
+    Report(Reason::kIdentityReused, {.req = event.req});
+    break;
+  }
+  if (event.key) JudgePinKey(event, slot == kNone ? nullptr : &requests_.at(slot));
+  const uint32_t pin_slot = pins_.Begin(event.id);
+  {
+    ledger::Pin& pin = pins_.at(pin_slot);
+    pin.dir = event.dir;
+    pin.pool = pool;
+    pin.req = slot == kNone ? RequestId() : requests_.at(slot).id;
+    pin.at = event.at;
+    pin.key = event.key;
+    if (event.lease) pins_.Lease(pin_slot, steps_.launch_count() + *event.lease);
+  }
+  for (size_t i = 0; i < event.pages.size(); ++i) {
+    if (SayOutOfRange(pool, event.pages[i], pins_.at(pin_slot).req)) continue;
+    JudgePinPage(event, slot, i);
+    if (!IsNull(pool, event.pages[i])) PinPage(event, pin_slot, slot, i);
+  }
+  return {};
+}
+
+void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t slot, size_t i) {
+  const uint32_t pool = event.pool.value();
+  const auto page = static_cast<uint32_t>(event.pages[i].value());
+  const uint64_t at = event.at.value_or(0) + i;
+  const uint64_t page_size = config_.pools[pool].page_size;
+  Page& p = pages_.at(pool, page);
+  ledger::Pin& pin = pins_.at(pin_slot);
+  ledger::PinPage& part = pin.pages.emplace_back();
+  part.page = page;
+  part.tag = p.tag;
+  part.version = p.version;
+  part.number = static_cast<uint32_t>(i);
+  pins_.Attach(p, pin_slot, static_cast<uint32_t>(pin.pages.size() - 1));
+  const Held* held = slot != kNone && event.at ? HeldAt(requests_.at(slot), pool, at) : nullptr;
+  const bool theirs = held != nullptr && held->page == page && held->node != kNone;
+  if (event.dir == CopyDir::kOut) {
+    if (TagLive(p.tag)) ++p.out_pins;
+    UpdateFlags(pool, page);
+    if (!theirs) return;
+    const uint64_t length = requests_.at(slot).length;
+    part.need = length > at * page_size ? std::min(page_size, length - at * page_size) : 0;
+    if (event.key) RememberOut(*event.key, i, held->stamp);
+  } else if (theirs && event.key) {
+    const uint32_t entry = index_.Find(*event.key);
+    if (entry == kNone || index_.at(entry).stamps.empty()) return;
+    SetExpected(slot, pool, static_cast<uint32_t>(at), index_.Expected(entry, i));
+  }
+}
+
+// A key that names no index entry stands for what is copied out under it.
+void Ledger::Impl::RememberOut(KeyId key, size_t i, Stamp stamp) {
+  const uint32_t entry = index_.FindOrMake(key);
+  ledger::IndexEntry& e = index_.at(entry);
+  if (e.published) return;
+  if (i == 0) {
+    e.stamps.clear();
+    e.read.clear();
+    index_.Remember(entry);
+  }
+  e.stamps.resize(i, kNobodyStamp);
+  e.stamps.push_back(stamp);
+}
+
+Status Ledger::Impl::Unpin(const UnpinEvent& event) {
+  BeginEvent();
+  if (pins_.Find(event.id) == kNone) {
+    Report(Reason::kIdentityReused, {});
+    return {};
+  }
+  // A second copy under the same id ends first: the older one is still to come.
+  const uint32_t newest = pins_.Find(event.id);
+  const CopyDir dir = pins_.at(newest).dir;
+  const uint32_t pool = pins_.at(newest).pool;
+  uint32_t next = pins_.at(newest).next_same_id;
+  EndPin(newest, event.ok);
+  while (next != kNone && (pins_.at(next).dir != dir || pins_.at(next).pool != pool)) {
+    const uint32_t part = next;
+    next = pins_.at(part).next_same_id;
+    EndPin(part, event.ok);
+  }
+  return {};
+}
+
+void Ledger::Impl::EndPin(uint32_t pin_slot, bool ok) {
+  const uint32_t pool = pins_.at(pin_slot).pool;
+  const CopyDir dir = pins_.at(pin_slot).dir;
+  const RequestId req = pins_.at(pin_slot).req;
+  for (uint32_t i = 0; i < pins_.at(pin_slot).pages.size(); ++i) {
+    pins_.Detach(pages_.at(pool, pins_.at(pin_slot).pages[i].page), pin_slot, i);
+  }
+  const std::vector<ledger::PinPage> parts = std::move(pins_.at(pin_slot).pages);
+  pins_.End(pin_slot);
+  for (const ledger::PinPage& part : parts) {
+    LandCopy(part, pool, ok, dir, req);
+    MaybeGiveBack(pool, part.page);
+  }
+}
+
+void Ledger::Impl::LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir,
+                            RequestId req) {
+  Page& p = pages_.at(pool, part.page);
+  const bool present = TagLive(p.tag) && p.tag == part.tag;
+  if (dir == CopyDir::kOut) {
+    if (present && p.out_pins > 0) {
+      --p.out_pins;
+      UpdateFlags(pool, part.page);
+    }
+    if (p.tag != part.tag || p.version != part.version) {
+      ReportPage(Reason::kCopyRaced, req, pool, part.page, -1, part.tag, p.tag);
+    }
+    return;
+  }
+  if (!present || part.runs.empty()) return;
+  for (const auto& [first, n] : part.runs) {
+    if (ok) {
+      content_.Commit(p, first, n);
+    } else {
+      content_.Void(p, first, n);
+    }
+  }
+  if (!content_.AnyValid(p)) p.stamp = kNoStamp;
+  TellContent(pool, part.page);
+}
+
+}  // namespace kvfence

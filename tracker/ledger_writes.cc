@@ -1,0 +1,242 @@
+// Content outside steps: write, read, scale, rescale, copy.
+//
+// Idea: these say what happens to the memory itself, in stream order, whoever was entitled to it. So
+// they always take effect, and the birth mark they leave is that of whom they were made for; a page
+// that has gone to somebody else in the meantime carries a foreign stamp from then on.
+#include <algorithm>
+
+#include "ledger_impl.h"
+
+namespace kvfence {
+namespace {
+
+constexpr size_t kMaxSums = size_t{1} << 18;
+
+}  // namespace
+
+std::optional<Stamp> Ledger::Impl::StampOf(const ContentOf& as, uint32_t pool, uint32_t number) {
+  if (as.req) {
+    const std::optional<Stamp> stamp = requests_.StampOf(as.req, pool, as.at.value_or(0));
+    if (!stamp) Report(Reason::kIdentityReused, {.req = requests_.Resolve(as.req)});
+    return stamp;
+  }
+  if (as.key) {
+    const uint32_t entry = index_.Find(*as.key);
+    if (entry != kNone) return index_.Content(entry, number);
+    Report(Reason::kStaleIndexEntry, {.req = {}, .pool = pool});
+    return std::nullopt;
+  }
+  return kNobodyStamp;
+}
+
+Status Ledger::Impl::Write(const WriteEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  if (event.as.req && !event.as.at) return Status::Invalid("write: `as.req` goes with `as.at`");
+  BeginEvent();
+  const uint32_t pool = event.pool.value();
+  const uint64_t page_size = config_.pools[pool].page_size;
+  if (SayOutOfRange(pool, event.page, event.as.req)) return {};
+  if (event.first > page_size || event.n > page_size - event.first) {
+    ReportPage(Reason::kPageOutOfRange, event.as.req, pool, event.page.value(), -1, page_size,
+               event.first + event.n);
+    return {};
+  }
+  const auto page = static_cast<uint32_t>(event.page.value());
+  Page& p = pages_.at(pool, page);
+  const PinRef pinned = event.xfer == NameId() ? PinRef() : PinOf(event.xfer, pool, page);
+  const uint32_t number = pinned ? pins_.at(pinned.pin).pages[pinned.index].number : 0;
+  const std::optional<Stamp> stamp = StampOf(event.as, pool, number);
+  if (!stamp) return {};
+  if (IsNull(pool, event.page)) return {};  // nobody's content, which only failed rows read
+  const bool used = stream() && FailUsers(pool, page, true, event.xfer);
+  if ((event.xfer != NameId() && !pinned) || used) {
+    ReportPage(Reason::kInFlight, requests_.Resolve(event.as.req), pool, page, -1, 0, p.tag);
+  }
+  if (event.n == 0) return {};
+  CheckSum(*stamp, event.sum, pool, event.page);
+  const bool nobodys = !event.as.req && !event.as.key;
+  if (nobodys && !content_.AnyValid(p)) return {};  // an empty page that is zeroed stays empty
+  if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
+  if (pinned && !nobodys) {
+    // It counts when the copy has ended well.
+    content_.Void(p, event.first, event.n);
+    pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(event.first, event.n);
+  } else if (!nobodys) {
+    content_.Commit(p, event.first, event.n);
+  } else {
+    ++p.version;
+  }
+  p.stamp = *stamp;
+  TellContent(pool, page);
+  return {};
+}
+
+void Ledger::Impl::CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page) {
+  if (sum == NameId() || stamp == kNoStamp || stamp == kNobodyStamp) return;
+  const auto [it, fresh] = sums_.try_emplace(stamp, sum.value());
+  if (!fresh) {
+    if (it->second == sum.value()) return;
+    ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, it->second, sum.value());
+    it->second = sum.value();
+    return;
+  }
+  if (sums_order_.size() < kMaxSums) {
+    sums_order_.push_back(stamp);
+    return;
+  }
+  sums_.erase(sums_order_[sums_next_]);
+  sums_order_[sums_next_] = stamp;
+  sums_next_ = (sums_next_ + 1) % kMaxSums;
+}
+
+Status Ledger::Impl::Read(const ReadEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  BeginEvent();
+  const uint32_t pool = event.pool.value();
+  if (SayOutOfRange(pool, event.page)) return {};
+  const auto page = static_cast<uint32_t>(event.page.value());
+  const Page& p = pages_.at(pool, page);
+  const PinRef pinned = PinOf(event.xfer, pool, page);
+  if (!pinned) {
+    ReportPage(Reason::kInFlight, {}, pool, page, -1, 0, p.tag);
+    return {};
+  }
+  const ledger::Pin& pin = pins_.at(pinned.pin);
+  const ledger::PinPage& part = pin.pages[pinned.index];
+  const bool kv = config_.pools[pool].kind == PoolKind::kKv;
+  if (kv && (!content_.AnyValid(p) || !content_.Valid(p, 0, part.need))) {
+    ReportPage(Reason::kNotCommitted, pin.req, pool, page, -1, part.need, content_.Fill(p));
+  }
+  CheckSum(p.stamp, event.sum, pool, event.page);
+  if (pin.key && pin.dir == CopyDir::kOut) {
+    // What comes back under this key later is what was really read now.
+    ledger::IndexEntry& e = index_.at(index_.FindOrMake(*pin.key));
+    if (e.read.size() <= part.number) e.read.resize(part.number + 1, kNoStamp);
+    e.read[part.number] = p.stamp == kNoStamp ? kNobodyStamp : p.stamp;
+  }
+  return {};
+}
+
+uint16_t Ledger::Impl::ScaleOf(const ContentOf& as, uint32_t pool) {
+  if (as.req) {
+    const uint32_t slot = requests_.Find(as.req);
+    // Of an ended incarnation no tag is remembered: 0 is no live page's mark.
+    const Held* held =
+        slot == kNone ? nullptr : HeldAt(requests_.at(slot), pool, as.at.value_or(0));
+    return held == nullptr ? uint16_t{0} : static_cast<uint16_t>(held->tag);
+  }
+  if (!as.key) return 0;
+  const uint32_t entry = index_.Find(*as.key);
+  return entry == kNone ? uint16_t{0} : static_cast<uint16_t>(index_.at(entry).tag);
+}
+
+Status Ledger::Impl::Scale(const ScaleEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  BeginEvent();
+  const uint32_t pool = event.pool.value();
+  if (SayOutOfRange(pool, event.page) || IsNull(pool, event.page)) return {};
+  if (event.as && event.as->req && !requests_.StampOf(event.as->req, pool, 0)) {
+    Report(Reason::kIdentityReused, {.req = requests_.Resolve(event.as->req)});
+    return {};
+  }
+  if (!config_.pools[pool].scales) return {};  // one scale for the whole pool: see rescale
+  const auto page = static_cast<uint32_t>(event.page.value());
+  Page& p = pages_.at(pool, page);
+  p.scale = event.as ? ScaleOf(*event.as, pool) : static_cast<uint16_t>(p.tag);
+  TellContent(pool, page);
+  return {};
+}
+
+Status Ledger::Impl::Rescale(const RescaleEvent& event) {
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  BeginEvent();
+  const uint32_t pool = event.pool.value();
+  ++scale_epochs_[pool];
+  if (deltas_ != nullptr) deltas_->ScaleEpoch(event.pool, scale_epochs_[pool]);
+  return {};
+}
+
+Status Ledger::Impl::Copy(const CopyEvent& event) {
+  if (Status s = CheckPool(event.from_pool); !s.ok()) return s;
+  if (Status s = CheckPool(event.to_pool); !s.ok()) return s;
+  BeginEvent();
+  const uint32_t from_pool = event.from_pool.value();
+  const uint32_t to_pool = event.to_pool.value();
+  const bool lost = SayOutOfRange(from_pool, event.from);
+  if (SayOutOfRange(to_pool, event.to) || lost || IsNull(to_pool, event.to)) return {};
+  const auto from_page = static_cast<uint32_t>(event.from.value());
+  const auto to_page = static_cast<uint32_t>(event.to.value());
+  PinRef pinned;
+  if (event.xfer != NameId()) {
+    pinned = PinOf(event.xfer, to_pool, to_page);
+    if (!Pinned(to_pool, to_page)) ReportPage(Reason::kInFlight, {}, to_pool, to_page);
+    if (!Pinned(from_pool, from_page)) ReportPage(Reason::kInFlight, {}, from_pool, from_page);
+    if (pinned && pins_.at(pinned.pin).dir != CopyDir::kIn) pinned = {};
+  }
+  if (stream() && FailUsers(to_pool, to_page, true, event.xfer)) {
+    ReportPage(Reason::kInFlight, {}, to_pool, to_page);
+  }
+  CopyContent(from_pool, from_page, to_pool, to_page, pinned);
+  return {};
+}
+
+void Ledger::Impl::CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool,
+                               uint32_t to_page, PinRef pinned) {
+  const Page& from = pages_.at(from_pool, from_page);
+  Page& to = pages_.at(to_pool, to_page);
+  const uint64_t size =
+      std::min(config_.pools[from_pool].page_size, config_.pools[to_pool].page_size);
+  const Stamp stamp = from.stamp;
+  const uint64_t n = std::min<uint64_t>(content_.Fill(from), size);
+  if (pinned) {
+    content_.Void(to, 0, config_.pools[to_pool].page_size);
+    if (n > 0) {
+      pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(0, static_cast<uint32_t>(n));
+    }
+    to.stamp = n == 0 ? kNoStamp : stamp;
+  } else {
+    content_.Copy(from, to, size);
+    CarryWrites(from_pool, from_page, to_pool, to_page, size);
+  }
+  CopyScale(from_pool, from, to_pool, &to);
+  TellContent(to_pool, to_page);
+}
+
+void Ledger::Impl::CopyScale(uint32_t from_pool, const Page& from, uint32_t to_pool,
+                             Page* to) const {
+  if (!config_.pools[to_pool].scales) {
+    // Copied within a pool, content keeps its scale epoch; into another it's made anew there.
+    to->scale = from_pool == to_pool ? from.scale : scale_epochs_[to_pool];
+    return;
+  }
+  // A valid scale entry is valid in the copy too.
+  const bool valid =
+      !config_.pools[from_pool].scales || from.scale == static_cast<uint16_t>(from.tag);
+  to->scale = valid ? static_cast<uint16_t>(to->tag) : uint16_t{0};
+}
+
+// Slots that launched rows are still to be settled for have the same fate in the copy.
+void Ledger::Impl::CarryWrites(uint32_t from_pool, uint32_t from, uint32_t to_pool, uint32_t to,
+                               uint64_t size) {
+  const Page& source = pages_.at(from_pool, from);
+  const Page& target = pages_.at(to_pool, to);
+  if (from == to && from_pool == to_pool) return;
+  for (const auto& record : steps_.records()) {
+    const size_t written = record->writes.size() + record->copies.size();
+    for (size_t i = 0; i < written; ++i) {
+      const bool direct = i < record->writes.size();
+      ledger::SlotWrite w =
+          direct ? record->writes[i] : record->copies[i - record->writes.size()];
+      if (w.page != from || w.pool != from_pool || w.tag != source.tag || w.first >= size) continue;
+      if (!record->clean(w.row)) continue;
+      w.pool = to_pool;
+      w.page = to;
+      w.tag = target.tag;
+      w.n = static_cast<uint32_t>(std::min<uint64_t>(w.n, size - w.first));
+      w.old_stamp = w.new_stamp = target.stamp;
+      record->copies.push_back(w);
+    }
+  }
+}
+
+}  // namespace kvfence
