@@ -44,7 +44,9 @@ KVF_UNOBSERVED void FillWithGarbage(unsigned char* bytes, size_t count) {
 }  // namespace
 
 std::string Index3(unsigned x, unsigned y, unsigned z) {
-  return "(" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
+  char text[40];
+  std::snprintf(text, sizeof text, "(%u,%u,%u)", x, y, z);
+  return text;
 }
 
 Grid::Grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread)

@@ -27,7 +27,8 @@ void Ledger::Impl::AuditPages(bool idle) {
       const bool held = p.mappings != kNone;
       // Where pages are freed by their own event, one may wait for it, but not when all is idle.
       if (!idle && (held || explicit_frees())) continue;
-      Violation v{.reason = Reason::kConservation, .req = {}, .pool = p.owner, .page = i, .found = p.tag};
+      Violation v{
+          .reason = Reason::kConservation, .req = {}, .pool = p.owner, .page = i, .found = p.tag};
       v.rank = rank_.value();
       if (held) {
         const ledger::Mapping& m = pages_.mapping(p.mappings);

@@ -29,6 +29,13 @@ bool All(const Bits& bits, uint64_t first, uint64_t last) {
   return true;
 }
 
+bool None(const Bits& bits, uint64_t first, uint64_t last) {
+  for (uint64_t i = first; i < last; ++i) {
+    if (Test(bits, i)) return false;
+  }
+  return true;
+}
+
 uint64_t Count(const Bits& bits) {
   uint64_t n = 0;
   for (const uint64_t word : bits) n += static_cast<uint64_t>(std::popcount(word));
@@ -141,6 +148,7 @@ void ContentBook::Commit(Page& page, uint64_t first, uint64_t n) {
 
 void ContentBook::Void(Page& page, uint64_t first, uint64_t n) {
   if (n == 0 || first >= page.fill) return;
+  if (page.irregular != kNone && None(irregular_[page.irregular].valid, first, first + n)) return;
   ++page.version;
   if (page.irregular == kNone && first + n >= page.fill) {
     page.fill = static_cast<uint16_t>(first);

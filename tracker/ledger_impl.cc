@@ -44,12 +44,8 @@ void Ledger::Impl::ReportPage(Reason reason, RequestId req, uint32_t pool, int64
   const std::pair<uint32_t, int64_t> place{pool, page};
   if (page >= 0 && std::find(reported_.begin(), reported_.end(), place) != reported_.end()) return;
   reported_.push_back(place);
-  Report(reason, {.req = req,
-                  .pool = pool,
-                  .at = at,
-                  .page = page,
-                  .expected = expected,
-                  .found = found});
+  Report(reason,
+         {.req = req, .pool = pool, .at = at, .page = page, .expected = expected, .found = found});
 }
 
 uint32_t Ledger::Impl::Living(RequestId req) {
@@ -70,9 +66,7 @@ PageRecord Ledger::Impl::RecordOf(const Page& page) const {
           .stamp = page.stamp};
 }
 
-void Ledger::Impl::TellContent(uint32_t pool, uint32_t page) {
-  Tell(pool, page, kApplyContent);
-}
+void Ledger::Impl::TellContent(uint32_t pool, uint32_t page) { Tell(pool, page, kApplyContent); }
 
 void Ledger::Impl::Tell(uint32_t pool, uint32_t page, uint32_t fields) {
   if (deltas_ == nullptr) return;
@@ -287,10 +281,10 @@ void Ledger::Impl::UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only,
     for (uint32_t n = p.mappings; n != kNone; n = pages_.mapping(n).next) {
       const ledger::Mapping& m = pages_.mapping(n);
       if (m.since >= record->launched_at) continue;
-      const uint32_t row = RowIn(*record, m.inc);
-      if (row == kNone || !record->clean(row)) continue;
-      if (record->UseOf(row, m.pool, m.at) == nullptr) continue;
-      users->push_back({.record = record.get(), .row = row, .at = m.at, .pool = m.pool});
+      ForRowsIn(*record, m.inc, [&](uint32_t row) {
+        if (!record->clean(row) || record->UseOf(row, m.pool, m.at) == nullptr) return;
+        users->push_back({.record = record.get(), .row = row, .at = m.at, .pool = m.pool});
+      });
     }
     if (p.last_use <= record->step) continue;
     for (const ledger::LetGo& gone : record->let_go) {

@@ -189,6 +189,16 @@ class Ledger::Impl {
   bool FailUsers(uint32_t pool, uint32_t page, bool unconfirmed_only, NameId loading);
   // The row of this step that the incarnation is launched in, kNone if in none.
   uint32_t RowIn(const StepRecord& record, uint32_t inc) const;
+  // Calls f(row) for each row of the step that the incarnation is launched in: two is illegal, and
+  // then both count.
+  template <class F>
+  void ForRowsIn(const StepRecord& record, uint32_t inc, F f) const {
+    const auto& launches = requests_.at(inc).launches;
+    for (auto note = launches.rbegin(); note != launches.rend() && note->step >= record.step;
+         ++note) {
+      if (note->step == record.step) f(note->row);
+    }
+  }
   // One page that a row is to write: new tokens, and slots that only drafts use.
   struct PlannedWrite {
     uint32_t row;
@@ -202,6 +212,7 @@ class Ledger::Impl {
   // A row fails: its writes are void, and so are its same-step readers.
   void FailRow(StepRecord& record, uint32_t row, CheckSet reasons);
   void VoidWrite(const StepRecord& record, const ledger::SlotWrite& write);
+  bool WrittenLater(const StepRecord& record, const ledger::SlotWrite& write, uint32_t slot) const;
   bool WrittenSince(const ledger::SlotWrite& write) const;
   void FailReaders(StepRecord& record, uint32_t row);
   void FailReadersOf(const ledger::SlotWrite& write, StepRecord& later);
@@ -226,7 +237,7 @@ class Ledger::Impl {
   void JudgeSameStepRead(StepRecord& record, const ledger::SlotWrite& write, const User& reader,
                          uint32_t task);
   void JudgeSharedWrite(StepRecord& record, const ledger::SlotWrite& write);
-  void JudgeHoles(StepRecord& record, uint32_t index);
+  void JudgeHoles(StepRecord& record, uint32_t index, const ledger::PoolUse& use);
   void JudgeLeases(StepId step);
   void SortLate();
   void SetDigest(StepRecord& record);

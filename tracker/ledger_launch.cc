@@ -109,7 +109,6 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
     if (config_.same_step_reads) FindSameStepReads(event, record);
     for (uint32_t i = 0; i < event.rows.size(); ++i) {
       if (!event.rows[i].loads.empty()) FindLoads(event, record, i);
-      if (content_.holey_pages() > 0) JudgeHoles(record, i);
     }
     SortLate();
     JudgeLeases(event.step);
@@ -162,9 +161,8 @@ void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_
   row.loads_end = static_cast<uint32_t>(record.loads.size());
   if (slot == kNone) {
     // A row of a request that has ended, or never began, has nothing that it may touch.
-    Report(Reason::kIdentityReused, {.step = static_cast<int64_t>(event.step.value()),
-                                     .req = id,
-                                     .row = plan.row.value()});
+    Report(Reason::kIdentityReused,
+           {.step = static_cast<int64_t>(event.step.value()), .req = id, .row = plan.row.value()});
     if (checks_.Has(Reason::kIdentityReused)) FailRow(record, index, Reason::kIdentityReused);
   } else {
     Incarnation& inc = requests_.at(slot);
@@ -191,8 +189,7 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
   task.row_task = index;
   task.pool = pool;
   task.prefix = ~0u;
-  task.expected =
-      slot == kNone ? 0 : static_cast<uint32_t>(requests_.at(slot).lists[pool].size());
+  task.expected = slot == kNone ? 0 : static_cast<uint32_t>(requests_.at(slot).lists[pool].size());
   task.write_begin = static_cast<uint32_t>(plan_.write_stamps.size());
   uint64_t begin = 0;
   if (c.kind == PoolKind::kKv) {
@@ -203,8 +200,7 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
     task.covered = PagesOf(end, c.page_size);
     task.write_first = static_cast<uint32_t>(length / c.page_size);
     const uint64_t written = plan.new_tokens + plan.draft;
-    task.write_pages =
-        written == 0 ? 0 : PagesOf(length + written, c.page_size) - task.write_first;
+    task.write_pages = written == 0 ? 0 : PagesOf(length + written, c.page_size) - task.write_first;
   } else {
     task.covered = task.expected;
   }
@@ -217,6 +213,7 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
   RowTask& row = plan_.rows[index];
   row.reach = std::max({row.reach, plan.reach.value_or(0), task.covered * per_page});
   record.uses.push_back({.pool = pool, .first = task.first_page, .end = used, .begin = begin});
+  if (content_.holey_pages() > 0) JudgeHoles(record, index, record.uses.back());
   LaunchWrites(record, index, plan, length, &task);
   plan_.pool_tasks.push_back(task);
 }
@@ -238,8 +235,7 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
       // birth mark it was promised with, and so does one where all that is to be written is there
       // already: a step may skip such tokens.
       const bool sealed = p.entries != kNone || p.out_pins > 0;
-      const bool there =
-          p.stamp == held->stamp && content_.Valid(p, fresh.first, fresh.last);
+      const bool there = p.stamp == held->stamp && content_.Valid(p, fresh.first, fresh.last);
       stamp = sealed || there ? held->stamp : MakeStamp(record.rows[index].serial, at);
     }
     plan_.write_stamps.push_back(stamp);

@@ -113,32 +113,28 @@ void Ledger::Impl::JudgeSameStepRead(StepRecord& record, const ledger::SlotWrite
                           .page = write.page});
 }
 
-// The device's fill is the end of the last written run: a hole before it is seen here.
-void Ledger::Impl::JudgeHoles(StepRecord& record, uint32_t index) {
+// The device's fill is the end of the last written run: a hole before it is seen here. Asked before
+// the row's own writes, as the device does.
+void Ledger::Impl::JudgeHoles(StepRecord& record, uint32_t index, const ledger::PoolUse& use) {
   const ledger::RowRecord& row = record.rows[index];
-  if (row.inc == kNone || !checks_.Has(Reason::kNotCommitted)) return;
+  const PoolConfig& c = config_.pools[use.pool];
+  if (row.inc == kNone || c.kind != PoolKind::kKv || !checks_.Has(Reason::kNotCommitted)) return;
+  const auto& list = requests_.at(row.inc).lists[use.pool];
   bool holes = false;
-  for (uint32_t u = row.uses_begin; u < row.uses_end; ++u) {
-    const ledger::PoolUse& use = record.uses[u];
-    const PoolConfig& c = config_.pools[use.pool];
-    if (c.kind != PoolKind::kKv) continue;
-    const auto& list = requests_.at(row.inc).lists[use.pool];
-    for (uint64_t at = use.first; at < std::min<uint64_t>(use.end, list.size()); ++at) {
-      const Held& held = list[at];
-      if (held.node == kNone) continue;
-      const Page& p = pages_.at(use.pool, held.page);
-      const uint64_t start = at * c.page_size;
-      if (!content_.Holey(p) || p.stamp != held.stamp || row.length <= start) continue;
-      const uint64_t first = use.begin > start ? use.begin - start : 0;
-      const uint64_t last = std::min(c.page_size, row.length - start);
-      if (content_.Valid(p, first, last) || content_.Fill(p) < last) continue;
-      // A copy that the row waits for may fill it yet.
-      if (row.loads_begin != row.loads_end && p.pins != kNone) continue;
-      if (record.clean(index) || holes) {
-        Report(Reason::kNotCommitted, PlaceOf(record, index, use.pool, at, held.page));
-      }
-      holes = true;
-    }
+  for (uint64_t at = use.first; at < std::min<uint64_t>(use.end, list.size()); ++at) {
+    const Held& held = list[at];
+    if (held.node == kNone) continue;
+    const Page& p = pages_.at(use.pool, held.page);
+    const uint64_t start = at * c.page_size;
+    if (!content_.Holey(p) || p.stamp != held.stamp || row.length <= start) continue;
+    const uint64_t first = use.begin > start ? use.begin - start : 0;
+    const uint64_t last = std::min(c.page_size, row.length - start);
+    if (content_.Valid(p, first, last) || content_.Fill(p) < last) continue;
+    // A copy that the row waits for may fill it yet, and so may another row of this step.
+    if (row.loads_begin != row.loads_end && p.pins != kNone) continue;
+    if (config_.same_step_reads && pages_.Shared(p)) continue;
+    Report(Reason::kNotCommitted, PlaceOf(record, index, use.pool, at, held.page));
+    holes = true;
   }
   if (holes) FailRow(record, index, Reason::kNotCommitted);
 }

@@ -10,7 +10,8 @@ PageBook::PageBook(const FenceConfig& config) {
   std::vector<std::string> names;
   for (uint32_t pool = 0; pool < config.pools.size(); ++pool) {
     const PoolConfig& c = config.pools[pool];
-    const auto known = c.space.empty() ? names.end() : std::find(names.begin(), names.end(), c.space);
+    const auto known =
+        c.space.empty() ? names.end() : std::find(names.begin(), names.end(), c.space);
     const auto space = static_cast<uint32_t>(known - names.begin());
     if (known == names.end()) {
       names.push_back(c.space);

@@ -39,11 +39,11 @@ struct Page {
   // Content, as after all launched work that is clean so far. See ledger_content.h.
   Stamp stamp = kNoStamp;
   uint32_t irregular = kNone;
-  uint32_t version = 0;  // grows whenever valid slots change or are written again
-  uint16_t fill = 0;     // slots [0, fill) are valid, where not irregular
-  uint16_t settled = 0;  // slots [0, settled) are committed
-  uint16_t scale = 0;    // scale mark
-  uint16_t flags = 0;    // kPageShared, kPageSealed, as last told to the device
+  uint32_t version = 0;            // grows whenever valid slots change or are written again
+  uint16_t fill = 0;               // slots [0, fill) are valid, where not irregular
+  uint16_t settled = 0;            // slots [0, settled) are committed
+  uint16_t scale = 0;              // scale mark
+  uint16_t flags = 0;              // kPageShared, kPageSealed, as last told to the device
   Stamp last_expected = kNoStamp;  // what its last holder expected
   uint64_t last_use = 0;           // 1 + newest launched step that used it when it was let go
 };
@@ -73,7 +73,7 @@ class PageBook {
   bool Shared(const Page& page) const;
 
  private:
-  std::vector<uint32_t> space_;                 // by pool
+  std::vector<uint32_t> space_;                  // by pool
   std::vector<std::vector<uint32_t>> pools_of_;  // by space
   std::vector<std::vector<Page>> pages_;         // by space, then page
   std::vector<Mapping> mappings_;

@@ -44,8 +44,7 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
     return WithoutKey(pool, page);
   }
   const ledger::IndexEntry& entry = index_.at(slot);
-  const bool elsewhere =
-      entry.page != page || pages_.space_of(entry.pool) != pages_.space_of(pool);
+  const bool elsewhere = entry.page != page || pages_.space_of(entry.pool) != pages_.space_of(pool);
   const Tag now = pages_.at(pool, page).tag;
   if (elsewhere || entry.tag != now) {
     ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical,
@@ -139,8 +138,8 @@ Status Ledger::Impl::Ready(const ReadyEvent& event) {
     // The next token's window is what may be read from now on.
     const uint64_t begin =
         c.window != 0 && event.tokens + 1 > c.window ? event.tokens + 1 - c.window : 0;
-    const uint64_t pages = std::min<uint64_t>((event.tokens + c.page_size - 1) / c.page_size,
-                                              inc.lists[pool].size());
+    const uint64_t pages =
+        std::min<uint64_t>((event.tokens + c.page_size - 1) / c.page_size, inc.lists[pool].size());
     for (uint64_t at = begin / c.page_size; at < pages; ++at) {
       const Held* held = HeldAt(inc, pool, at);
       if (held == nullptr) continue;  // a hole: whoever reads it will find it null

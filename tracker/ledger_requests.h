@@ -2,7 +2,8 @@
 //
 // Idea: an incarnation is a slot that is used again after its end, so steady state allocates
 // nothing. What has ended is forgotten but for a bounded memory of whose content it wrote, which a
-// late write may still name. Invariant I-31: at most one living incarnation is the latest of a name.
+// late write may still name. Invariant I-31: at most one living incarnation is the latest of a
+// name.
 #pragma once
 
 #include <cstdint>

@@ -111,11 +111,30 @@ bool Ledger::Impl::WrittenSince(const ledger::SlotWrite& write) const {
   return false;
 }
 
+// Has a clean row launched after the write's own put other content into the slot?
+bool Ledger::Impl::WrittenLater(const StepRecord& record, const ledger::SlotWrite& write,
+                                uint32_t slot) const {
+  for (const auto& later : steps_.records()) {
+    if (later->step < record.step) continue;
+    for (const std::vector<ledger::SlotWrite>* writes : {&later->writes, &later->copies}) {
+      for (const ledger::SlotWrite& w : *writes) {
+        if (later->step == record.step && w.row <= write.row) continue;
+        if (w.page != write.page || w.pool != write.pool || w.tag != write.tag) continue;
+        if (later->clean(w.row) && w.first <= slot && slot < w.first + w.n) return true;
+      }
+    }
+  }
+  return false;
+}
+
 void Ledger::Impl::VoidWrite(const StepRecord& record, const ledger::SlotWrite& write) {
   const ledger::RowRecord& row = record.rows[write.row];
   Page& p = pages_.at(write.pool, write.page);
   if (p.tag != write.tag) return;  // gone to another generation, which starts without content
-  content_.Void(p, write.first, write.n);
+  // From the end: a page filled from its start stays of that shape.
+  for (uint32_t i = write.first + write.n; i-- > write.first;) {
+    if (!WrittenLater(record, write, i)) content_.Void(p, i, 1);
+  }
   if (write.old_stamp != write.new_stamp && !WrittenSince(write)) {
     if (content_.AnyValid(p) && p.stamp == write.new_stamp) p.stamp = write.old_stamp;
     if (config_.pools[write.pool].scales) p.scale = write.old_scale;
@@ -158,8 +177,8 @@ void Ledger::Impl::FailReadersOf(const ledger::SlotWrite& write, StepRecord& lat
   if (p.tag == write.tag) {
     for (uint32_t n = p.mappings; n != kNone; n = pages_.mapping(n).next) {
       const ledger::Mapping& m = pages_.mapping(n);
-      const uint32_t row = m.since < later.launched_at ? RowIn(later, m.inc) : kNone;
-      if (row != kNone) FailReader(write, later, row, m.pool, m.at);
+      if (m.since >= later.launched_at) continue;
+      ForRowsIn(later, m.inc, [&](uint32_t row) { FailReader(write, later, row, m.pool, m.at); });
     }
   }
   const uint32_t space = pages_.space_of(write.pool);

@@ -1,8 +1,8 @@
 // Content outside steps: write, read, scale, rescale, copy.
 //
-// Idea: these say what happens to the memory itself, in stream order, whoever was entitled to it. So
-// they always take effect, and the birth mark they leave is that of whom they were made for; a page
-// that has gone to somebody else in the meantime carries a foreign stamp from then on.
+// Idea: these say what happens to the memory itself, in stream order, whoever was entitled to it.
+// So they always take effect, and the birth mark they leave is that of whom they were made for; a
+// page that has gone to somebody else in the meantime carries a foreign stamp from then on.
 #include <algorithm>
 
 #include "ledger_impl.h"
@@ -225,8 +225,7 @@ void Ledger::Impl::CarryWrites(uint32_t from_pool, uint32_t from, uint32_t to_po
     const size_t written = record->writes.size() + record->copies.size();
     for (size_t i = 0; i < written; ++i) {
       const bool direct = i < record->writes.size();
-      ledger::SlotWrite w =
-          direct ? record->writes[i] : record->copies[i - record->writes.size()];
+      ledger::SlotWrite w = direct ? record->writes[i] : record->copies[i - record->writes.size()];
       if (w.page != from || w.pool != from_pool || w.tag != source.tag || w.first >= size) continue;
       if (!record->clean(w.row)) continue;
       w.pool = to_pool;

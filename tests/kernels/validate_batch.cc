@@ -14,7 +14,7 @@ uint64_t EntryTokens(const PoolSpec& spec) { return spec.page_size / spec.per_pa
 
 // --- Batch --------------------------------------------------------------------------------------
 
-void Batch::Bind() {
+void Batch::BindViews() {
   tables_.clear();
   slot_views_.clear();
   length_views_.clear();
@@ -37,6 +37,10 @@ void Batch::Bind() {
   for (auto& prefix : prefixes) {
     prefix_views_.push_back(PrefixTable{prefix.data(), static_cast<uint32_t>(prefix.size()), 0});
   }
+}
+
+void Batch::Bind() {
+  BindViews();
   const uint64_t rubbish = 0x0505050505050505u;
   verdicts.assign(rows.size(), MakeVerdict(step_number - 1, 0));
   row_reasons.assign(rows.size(), static_cast<uint32_t>(rubbish));

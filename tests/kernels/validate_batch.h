@@ -3,7 +3,7 @@
 //
 // Idea: BatchBuilder is told rows and which pages they hold, and lays out records, tables, slots
 // and lengths as a correct engine and ledger would. Batches are values: copy one, damage the copy,
-// call Bind() and launch. Invariant: an undamaged batch is clean.
+// call launch. Invariant: an undamaged batch is clean.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,9 @@ struct Batch {
   uint32_t finding_count = 0;
   std::vector<uint64_t> counters;
 
-  // Points the views at this batch's memory and fills the scratch with rubbish. After each copy.
+  // Points the views at this batch's memory; after each copy or change of size.
+  void BindViews();
+  // The same, and fills the scratch with rubbish.
   void Bind();
   GateView gate();
   StepView step();

@@ -8,110 +8,13 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/validate_cuda.cuh"
 #include "kvfence/reason.h"
 #include "tests/kernels/validate_random.h"
+#include "tests/kernels/validate_run.h"
 #include "tests/model/validate_model.h"
 
 namespace kvfence {
 namespace {
-
-std::string Show(const std::set<ModelFinding>& findings) {
-  std::string text;
-  for (const ModelFinding& f : findings) {
-    text += "row " + std::to_string(f.row_task) + " pool " + std::to_string(int(f.pool)) + " at " +
-            std::to_string(int(f.at)) + " " + std::string(ReasonName(f.reason)) + "; ";
-  }
-  return text;
-}
-
-std::set<ModelFinding> FindingsOf(const Batch& batch, uint32_t first = 0) {
-  std::set<ModelFinding> set;
-  for (uint32_t i = first; i < batch.finding_count; ++i) {
-    const DeviceFinding& f = batch.findings.at(i);
-    set.insert(ModelFinding{f.row_task, f.pool, f.at, static_cast<Reason>(f.reason)});
-  }
-  // A place reports once.
-  if (set.size() != batch.finding_count - first) ADD_FAILURE() << "a place reported twice";
-  return set;
-}
-
-std::vector<uint32_t> ReasonsOf(const Batch& batch) {
-  std::vector<uint32_t> reasons;
-  for (uint32_t r = 0; r < batch.rows.size(); ++r) reasons.push_back(batch.ReasonsOf(r));
-  return reasons;
-}
-
-// Everything a launch may change, findings as a sorted list.
-struct Outcome {
-  std::vector<VerdictWord> verdicts;
-  std::vector<uint32_t> row_reasons;
-  std::vector<Stamp> seen;
-  std::vector<std::string> findings;
-  std::vector<uint64_t> counters;
-  std::vector<std::vector<std::string>> memory;
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
-
-std::string BytesOf(const void* data, size_t size) {
-  return std::string(static_cast<const char*>(data), size);
-}
-template <class T>
-std::string BytesOf(const std::vector<T>& v) {
-  return BytesOf(v.data(), v.size() * sizeof(T));
-}
-std::string BytesOf(IntBuffer buffer) {
-  std::string text;
-  for (uint64_t i = 0; i < buffer.size(); ++i) text += std::to_string(buffer.Get(i)) + " ";
-  return text;
-}
-
-std::vector<std::vector<std::string>> MemoryOf(const Batch& batch) {
-  std::vector<std::vector<std::string>> memory;
-  for (size_t p = 0; p < batch.pools.size(); ++p) {
-    const PoolArrays& a = batch.arrays[p];
-    memory.push_back({BytesOf(batch.records[p]), BytesOf(a.entries), BytesOf(a.indptr),
-                      BytesOf(a.last_page_len), BytesOf(a.row_map), BytesOf(a.saved),
-                      BytesOf(a.slots), BytesOf(a.slot_indptr), BytesOf(a.lengths)});
-  }
-  memory.push_back({BytesOf(batch.arena), BytesOf(batch.row_requests)});
-  return memory;
-}
-
-Outcome OutcomeOf(const Batch& batch) {
-  Outcome out{batch.verdicts, batch.row_reasons, batch.seen_stamps, {},
-              batch.counters, MemoryOf(batch)};
-  for (uint32_t i = 0; i < batch.finding_count; ++i) {
-    out.findings.push_back(BytesOf(&batch.findings[i], sizeof(DeviceFinding)));
-  }
-  std::sort(out.findings.begin(), out.findings.end());
-  return out;
-}
-
-// Confirm, with the launch's grid cut small so that several blocks share the work.
-constexpr unsigned kBlocks = 3;
-constexpr unsigned kThreads = 64;
-
-void ZeroForShim(Batch& batch) {
-  std::fill(batch.verdicts.begin(), batch.verdicts.end(), 0);
-  std::fill(batch.row_reasons.begin(), batch.row_reasons.end(), 0);
-  std::fill(batch.group_done.begin(), batch.group_done.end(), 0);
-  std::fill(batch.group_failed.begin(), batch.group_failed.end(), 0);
-  std::fill(batch.counters.begin(), batch.counters.end(), 0);
-  batch.finding_count = 0;
-}
-
-void ValidateShim(Batch& batch, uint64_t schedule) {
-  ZeroForShim(batch);
-  const cuda_on_cpu::ScopedSchedule order(schedule);
-  KVF_LAUNCH(fence::ValidateKernel, kBlocks, kThreads, 0, nullptr, batch.gate(), batch.step(),
-             batch.scratch());
-}
-void ConfirmShim(Batch& batch, ConfirmPart part, uint64_t schedule) {
-  const cuda_on_cpu::ScopedSchedule order(schedule);
-  KVF_LAUNCH(fence::ConfirmKernel, kBlocks, kThreads, 0, nullptr, batch.gate(), batch.step(),
-             batch.scratch(), part);
-}
 
 struct Case {
   Batch batch;
@@ -129,7 +32,7 @@ Case AnyCase(uint32_t least_damage) {
   const auto seed = *rc::gen::arbitrary<uint64_t>();
   const auto pools = *rc::gen::inRange<uint32_t>(1, 4);
   const auto rows = *rc::gen::inRange<uint32_t>(1, 6);
-  const auto damage = *rc::gen::inRange<uint32_t>(least_damage, 5);
+  const auto damage = *rc::gen::inRange<uint32_t>(least_damage, 8);
   return MakeCase(seed, pools, rows, damage);
 }
 
@@ -139,10 +42,10 @@ RC_GTEST_PROP(ValidateProperty, AnUndamagedBatchIsClean, ()) {
       RandomBatch(rng, *rc::gen::inRange<uint32_t>(1, 4), *rc::gen::inRange<uint32_t>(1, 6));
   batch.Bind();
   const auto before = MemoryOf(batch);
-  ValidateCpu(batch.gate(), batch.step(), batch.scratch());
+  ValidateCpuOn(batch);
   if (batch.finding_count != 0) RC_FAIL(Show(FindingsOf(batch)));
   RC_ASSERT(MemoryOf(batch) == before);
-  ConfirmCpu(batch.gate(), batch.step(), batch.scratch());
+  ConfirmCpuOn(batch);
   if (batch.finding_count != 0) RC_FAIL(Show(FindingsOf(batch)));
   for (uint32_t r = 0; r < batch.rows.size(); ++r) RC_ASSERT(batch.ReasonsOf(r) == 0u);
 }
@@ -151,7 +54,7 @@ RC_GTEST_PROP(ValidateProperty, SaysWhatTheOracleSays, ()) {
   Case c = AnyCase(0);
   const ModelVerdict model = ModelValidate(c.batch.gate(), c.batch.step());
   const auto seen = ModelSeen(c.batch.gate(), c.batch.step());
-  ValidateCpu(c.batch.gate(), c.batch.step(), c.batch.scratch());
+  ValidateCpuOn(c.batch);
   const auto findings = FindingsOf(c.batch);
   if (findings != model.findings)
     RC_FAIL("cpu " + Show(findings) + "\nmodel " + Show(model.findings));
@@ -163,7 +66,7 @@ RC_GTEST_PROP(ValidateProperty, SaysWhatTheOracleSays, ()) {
 RC_GTEST_PROP(ValidateProperty, ConfirmSaysAndStoresWhatTheOracleSays, ()) {
   Case c = AnyCase(0);
   Batch& batch = c.batch;
-  ValidateCpu(batch.gate(), batch.step(), batch.scratch());
+  ValidateCpuOn(batch);
   const std::vector<Stamp> seen = batch.seen_stamps;
   const std::vector<uint32_t> before = ReasonsOf(batch);
   const uint32_t first = batch.finding_count;
@@ -176,7 +79,7 @@ RC_GTEST_PROP(ValidateProperty, ConfirmSaysAndStoresWhatTheOracleSays, ()) {
   }
   auto arena = batch.arena;
   for (const auto& [index, stamp] : stores.expected_stamps) arena[index].stamp = stamp;
-  ConfirmCpu(batch.gate(), batch.step(), batch.scratch());
+  ConfirmCpuOn(batch);
   const auto findings = FindingsOf(batch, first);
   if (findings != model.findings)
     RC_FAIL("cpu " + Show(findings) + "\nmodel " + Show(model.findings));
@@ -191,15 +94,15 @@ RC_GTEST_PROP(ValidateProperty, ConfirmSaysAndStoresWhatTheOracleSays, ()) {
 RC_GTEST_PROP(ValidateProperty, StoringFirstAndCheckingLaterTripsOverNothing, ()) {
   Case c = AnyCase(0);
   Batch& batch = c.batch;
-  ValidateCpu(batch.gate(), batch.step(), batch.scratch());
+  ValidateCpuOn(batch);
   const std::vector<Stamp> seen = batch.seen_stamps;
   const uint32_t first = batch.finding_count;
-  ConfirmCpu(batch.gate(), batch.step(), batch.scratch(), ConfirmPart::kStoreOnly);
+  ConfirmCpuOn(batch, ConfirmPart::kStoreOnly);
   RC_ASSERT(batch.finding_count == first);
   const std::vector<uint32_t> reasons = ReasonsOf(batch);
   const ModelVerdict model = ModelConfirm(batch.gate(), batch.step(), reasons, seen, true);
   const auto memory = MemoryOf(batch);
-  ConfirmCpu(batch.gate(), batch.step(), batch.scratch(), ConfirmPart::kRecheckOnly);
+  ConfirmCpuOn(batch, ConfirmPart::kRecheckOnly);
   RC_ASSERT(MemoryOf(batch) == memory);
   RC_ASSERT(ReasonsOf(batch) == model.reasons);
   for (const ModelFinding& f : FindingsOf(batch, first)) {
@@ -214,19 +117,19 @@ RC_GTEST_PROP(ValidateProperty, CudaSourceSaysTheSameInAnyOrder, ()) {
   cpu.Bind();
   shim.Bind();
   const auto schedule = *rc::gen::inRange<uint64_t>(0, 50);
-  ValidateCpu(cpu.gate(), cpu.step(), cpu.scratch());
-  ValidateShim(shim, schedule);
+  ValidateCpuOn(cpu);
+  ValidateShimOn(shim, schedule);
   RC_ASSERT(OutcomeOf(cpu) == OutcomeOf(shim));
   Rng same = c.rng;
   for (uint64_t i = c.rng.Below(3); i > 0; --i) Damage(cpu, c.rng, true);
   for (uint64_t i = same.Below(3); i > 0; --i) Damage(shim, same, true);
   const ConfirmPart part = *rc::gen::element(ConfirmPart::kBoth, ConfirmPart::kStoreOnly);
-  ConfirmCpu(cpu.gate(), cpu.step(), cpu.scratch(), part);
-  ConfirmShim(shim, part, schedule + 1);
+  ConfirmCpuOn(cpu, part);
+  ConfirmShimOn(shim, part, schedule + 1);
   RC_ASSERT(OutcomeOf(cpu) == OutcomeOf(shim));
   if (part == ConfirmPart::kBoth) return;
-  ConfirmCpu(cpu.gate(), cpu.step(), cpu.scratch(), ConfirmPart::kRecheckOnly);
-  ConfirmShim(shim, ConfirmPart::kRecheckOnly, schedule + 2);
+  ConfirmCpuOn(cpu, ConfirmPart::kRecheckOnly);
+  ConfirmShimOn(shim, ConfirmPart::kRecheckOnly, schedule + 2);
   RC_ASSERT(OutcomeOf(cpu) == OutcomeOf(shim));
 }
 
@@ -252,7 +155,7 @@ RC_GTEST_PROP(ValidateProperty, I10SanitisingChangesNoOtherRow, ()) {
   Case c = AnyCase(1);
   Batch& after = c.batch;
   const Batch before = after;
-  ValidateCpu(after.gate(), after.step(), after.scratch());
+  ValidateCpuOn(after);
   std::set<uint32_t> failed;
   std::set<uint32_t> clean;
   for (uint32_t r = 0; r < after.rows.size(); ++r) {
@@ -298,7 +201,7 @@ RC_GTEST_PROP(ValidateProperty, I10SanitisingChangesNoOtherRow, ()) {
 RC_GTEST_PROP(ValidateProperty, FailingRowsAreHarmless, ()) {
   Case c = AnyCase(1);
   Batch& batch = c.batch;
-  ValidateCpu(batch.gate(), batch.step(), batch.scratch());
+  ValidateCpuOn(batch);
   RC_PRE(batch.sanitise);
   for (const PoolTask& task : batch.tasks) {
     if (batch.ReasonsOf(task.row_task) == 0) continue;
@@ -327,6 +230,27 @@ RC_GTEST_PROP(ValidateProperty, FailingRowsAreHarmless, ()) {
       RC_ASSERT(length >= 0);
       RC_ASSERT(length <= int64_t(a.shape.width / a.shape.entries_per_page * pool.page_size));
     }
+  }
+}
+
+// The random batches are no use unless they meet every reason that the device gives.
+TEST(ValidateProperty, EveryReasonIsMet) {
+  std::vector<int> met(kReasonCount, 0);
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    Case c = MakeCase(seed, static_cast<uint32_t>(1 + seed % 3),
+                      static_cast<uint32_t>(1 + seed % 5), static_cast<uint32_t>(1 + seed % 4));
+    ValidateCpuOn(c.batch);
+    for (uint64_t i = c.rng.Below(4); i > 0; --i) Damage(c.batch, c.rng, true);
+    ConfirmCpuOn(c.batch);
+    ASSERT_LE(c.batch.finding_count, c.batch.finding_capacity);
+    for (const ModelFinding& f : FindingsOf(c.batch)) ++met[static_cast<size_t>(f.reason)];
+  }
+  for (Reason reason :
+       {Reason::kPageOutOfRange, Reason::kPageMismatch, Reason::kTagMismatch,
+        Reason::kStampMismatch, Reason::kScaleMismatch, Reason::kNotCommitted, Reason::kWriteTarget,
+        Reason::kWriteShared, Reason::kLengthMismatch, Reason::kRowTail, Reason::kRowEpoch,
+        Reason::kPadRow, Reason::kTableEpoch, Reason::kChangedDuringStep}) {
+    EXPECT_GE(met[static_cast<size_t>(reason)], 5) << ReasonName(reason);
   }
 }
 

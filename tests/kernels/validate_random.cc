@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kvfence/check.h"
+
 namespace kvfence {
 namespace {
 
@@ -9,7 +11,7 @@ PoolSpec RandomPool(Rng& rng, bool first) {
   PoolSpec spec;
   const uint32_t sizes[] = {1, 2, 4, 8};
   spec.page_size = sizes[rng.Below(4)];
-  spec.pages = 160;
+  spec.pages = 600;
   spec.null_page = rng.Chance(1, 5) ? static_cast<uint32_t>(rng.Below(spec.pages)) : 0;
   spec.window = rng.Chance(1, 4) ? static_cast<uint32_t>(rng.Between(1, 12)) : 0;
   spec.page_scales = rng.Chance(1, 2);
@@ -36,7 +38,7 @@ PoolSpec RandomPool(Rng& rng, bool first) {
   spec.sanitise = mode == 0   ? SanitiseMode::kNever
                   : mode == 1 ? SanitiseMode::kRestore
                               : SanitiseMode::kInPlace;
-  spec.width_pages = 80;
+  spec.width_pages = 110;
   return spec;
 }
 
@@ -50,6 +52,7 @@ class FreePages {
     for (size_t i = pages_.size(); i > 1; --i) std::swap(pages_[i - 1], pages_[rng.Below(i)]);
   }
   uint32_t Take() {
+    KVF_CHECK(!pages_.empty(), "the pools of random batches hold all their rows");
     const uint32_t page = pages_.back();
     pages_.pop_back();
     return page;
@@ -85,7 +88,7 @@ RowSpec RandomRow(Rng& rng, const std::vector<PoolSpec>& pools, uint32_t row,
   if (spec.before + spec.new_tokens == 0) spec.new_tokens = 1;
   const uint64_t length = spec.before + spec.new_tokens;
   if (rng.Chance(1, 3)) spec.draft = rng.Below(RoomForDraft(pools, length) + 1);
-  if (rng.Chance(1, 4)) spec.reach = rng.Below(78);
+  if (rng.Chance(1, 4)) spec.reach = rng.Below(108);
   spec.keep_scales = rng.Chance(1, 5);
   if (prefix.id != ~0u) {
     spec.group = 7;

@@ -29,8 +29,8 @@ class DeltaMirror : public DeltaSink {
                                            (record.fill_flags & (kPageShared | kPageSealed)));
     }
     if ((fields & kApplyContent) != 0) {
-      r.fill_flags = static_cast<uint16_t>((r.fill_flags & ~kFillMask) |
-                                           (record.fill_flags & kFillMask));
+      r.fill_flags =
+          static_cast<uint16_t>((r.fill_flags & ~kFillMask) | (record.fill_flags & kFillMask));
       r.scale = record.scale;
       r.stamp = record.stamp;
     }
@@ -71,9 +71,8 @@ inline FenceConfig SmallConfig(Frees frees = Frees::kExplicit, Reuse reuse = Reu
 class Scene {
  public:
   explicit Scene(FenceConfig config = SmallConfig())
-      : config_(config), ledger(config_, RankId(0), &gate, [this](const Violation& v) {
-          findings.push_back(v);
-        }) {}
+      : config_(config),
+        ledger(config_, RankId(0), &gate, [this](const Violation& v) { findings.push_back(v); }) {}
 
   static NameId N(const std::string& name) {
     uint32_t word = 0;
@@ -132,9 +131,7 @@ class Scene {
     event.lease = lease;
     Ok(ledger.Pin(event));
   }
-  void Unpin(const std::string& id, bool ok = true) {
-    Ok(ledger.Unpin({.id = N(id), .ok = ok}));
-  }
+  void Unpin(const std::string& id, bool ok = true) { Ok(ledger.Unpin({.id = N(id), .ok = ok})); }
   void WriteAs(int64_t page, uint64_t first, uint64_t n, RequestId as, uint64_t at,
                const std::string& xfer = "") {
     WriteEvent event;

@@ -10,6 +10,7 @@
 //   KVF_SHARED_ARRAY(float, partial, 32);     instead of  __shared__ float partial[32];
 //   KVF_SHARED_DYNAMIC(float, scores);        instead of  extern __shared__ float scores[];
 //   KVF_LAUNCH(kernel, grid, block, bytes, stream, args...)   instead of  kernel<<<...>>>(args...)
+//   KVF_UNROLL                                instead of  #pragma unroll
 // A template kernel goes in parentheses: KVF_LAUNCH((Kernel<4, true>), grid, ...).
 //
 // Invariant: the shim is never kinder than the device. Shared memory starts as garbage; a barrier
@@ -22,6 +23,7 @@
 
 #if defined(__CUDACC__)
 
+#define KVF_UNROLL _Pragma("unroll")
 // The block's dynamic shared memory as an array of T.
 #define KVF_SHARED_DYNAMIC(T, name)                                         \
   extern __shared__ __align__(16) unsigned char kvf_dynamic_shared_bytes[]; \
@@ -144,6 +146,7 @@ T AtomicUpdate(T* address, Op op) {
 
 }  // namespace kvfence::cuda_on_cpu
 
+#define KVF_UNROLL
 #define KVF_SHARED_DYNAMIC(T, name) \
   T* const name = static_cast<T*>(::kvfence::cuda_on_cpu::DynamicSharedMemory())
 #define KVF_SHARED_ARRAY(T, name, count)       \

@@ -80,12 +80,12 @@ struct LedgerView {
   std::vector<std::vector<Expectation>> expectations;  // by pool, then logical page
 };
 struct LedgerPageView {
-  PageRecord record{};                // as the device should have it when all is applied
-  std::vector<bool> valid;            // by slot: holds content of work that is clean so far
-  std::vector<bool> committed;        // by slot: ... that is settled
-  std::vector<RequestId> holders;     // in its present generation, sorted, each once
-  uint32_t index_entries = 0;         // naming its present generation
-  uint32_t pins = 0;                  // outstanding, of any generation
+  PageRecord record{};             // as the device should have it when all is applied
+  std::vector<bool> valid;         // by slot: holds content of work that is clean so far
+  std::vector<bool> committed;     // by slot: ... that is settled
+  std::vector<RequestId> holders;  // in its present generation, sorted, each once
+  uint32_t index_entries = 0;      // naming its present generation
+  uint32_t pins = 0;               // outstanding, of any generation
 };
 
 class Ledger : public LedgerFacts {

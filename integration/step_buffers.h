@@ -1,0 +1,74 @@
+// The arrays of one launched step, made from its log line: what kernels would read.
+//
+// Tables, write slots and lengths are laid out as an engine would have them on the device: dense
+// tables reached through a row map, slots in one list per pool. The fence reads them at Step and
+// again at Confirm, and makes failing rows harmless in them. Invariant: no line of a log makes them
+// larger than kMaxStepWords; of a write run that is longer than the step has tokens only one surplus
+// slot is kept, which is enough to be found.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "kvfence/config.h"
+#include "kvfence/event.h"
+#include "kvfence/event_log.h"
+#include "kvfence/status.h"
+#include "row_tables.h"
+
+namespace kvfence {
+
+inline constexpr uint64_t kMaxStepWords = uint64_t{1} << 27;  // table entries of one step and pool
+
+// The slots of a line's runs, one by one, at most `most`.
+std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most);
+
+class StepBuffers {
+ public:
+  explicit StepBuffers(const FenceConfig& config) : config_(config) {}
+  StepBuffers(const StepBuffers&) = delete;
+
+  // Fills the arrays; `tables` has seen the step's line. Refuses what is too large.
+  Status Fill(const LogStep& step, const RowTables& tables);
+  // The step as the fence is told it. Views live until the next Fill.
+  const StepEvent& event() const { return event_; }
+  std::vector<RowPlan>& rows() { return rows_; }
+  // The slots of the step's i-th row (padded ones after live ones) in a pool.
+  std::span<const int64_t> Slots(PoolId pool, size_t index) const;
+  // Does the step touch the pool, and this row in it?
+  bool Touches(PoolId pool) const { return (touched_ >> pool.value() & 1) != 0; }
+  // Another table for a row of the step, from now on (confirm).
+  void Patch(Row row, PoolId pool, std::span<const int64_t> table);
+
+ private:
+  struct Arrays {
+    std::vector<int64_t> entries;   // [rows of the step][width]
+    std::vector<uint64_t> used;     // [rows of the step] entries that may not be null
+    std::vector<int64_t> slots;
+    std::vector<int64_t> slots_begin;  // [config rows + 1]
+  };
+  uint64_t WidthOf(PoolId pool) const;
+  void Write(Arrays* arrays, PoolId pool, size_t line, std::span<const int64_t> table);
+  void FillRows(const LogStep& step);
+  void FillTable(PoolId pool, RankId rank, const RowTables& tables);
+  void FillSlots(PoolId pool, const LogStep& step);
+  std::span<const SlotRun> RunsOf(PoolId pool, const LogStep& step, size_t index) const;
+
+  const FenceConfig& config_;
+  std::vector<Arrays> arrays_;   // [pool]
+  std::vector<Row> lines_;       // rows of the step, live ones first
+  std::vector<int32_t> row_map_; // batch row -> line, -1: not in the step
+  std::vector<int64_t> lengths_;
+  uint64_t touched_ = 0;
+  std::vector<RowPlan> rows_;
+  std::deque<std::vector<NameId>> loads_;
+  std::vector<Row> pads_;
+  std::deque<std::vector<Row>> prefix_rows_;
+  std::deque<std::vector<int64_t>> prefix_tables_;
+  std::vector<PrefixPlan> prefix_;
+  std::vector<PoolBuffers> pools_;
+  StepEvent event_{};
+};
+
+}  // namespace kvfence

@@ -1,0 +1,52 @@
+// What lies in the slots of a page, as the ground truth sees it: runs of unique content ids.
+//
+// An id stands for content born once: two slots are equal only if the same write, or a copy of it,
+// filled them. A Cell is what a request, or an index entry, expects of one logical page; those who
+// share a page share its cell. Invariant: runs are sorted, don't overlap, and neighbours that touch
+// have different ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kvfence/types.h"
+
+namespace kvfence {
+
+class RunList {
+ public:
+  struct Run {
+    uint32_t first = 0;
+    uint32_t n = 0;
+    uint64_t id = 0;
+    uint32_t end() const { return first + n; }
+  };
+
+  const std::vector<Run>& runs() const { return runs_; }
+  bool empty() const { return runs_.empty(); }
+  // Slots [first, first + n) now hold `id`; 0: nothing.
+  void Put(uint32_t first, uint32_t n, uint64_t id);
+  // Is all of [first, first + n) filled here?
+  bool Covers(uint32_t first, uint32_t n) const;
+  // Is any of it filled?
+  bool Touches(uint32_t first, uint32_t n) const;
+  // Is all of it filled, and the same, here and there?
+  bool Agrees(const RunList& other, uint32_t first, uint32_t n) const;
+  // Does each slot hold the same, or nothing, here and there?
+  bool Same(const RunList& other, uint32_t first, uint32_t n) const;
+  // The part inside [first, first + n).
+  std::vector<Run> Slice(uint32_t first, uint32_t n) const;
+
+ private:
+  std::vector<Run> runs_;
+};
+
+struct Cell {
+  uint64_t id = 0;   // of the content that its owner writes
+  RequestId owner;   // who may fill it in place; others who write get a cell of their own
+  RunList runs;
+};
+using CellPtr = std::shared_ptr<Cell>;
+
+}  // namespace kvfence

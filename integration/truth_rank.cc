@@ -1,0 +1,298 @@
+// Ownership and content events of the ground truth; see truth_rank.h.
+#include "truth_rank.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvfence {
+namespace {
+
+// How many ended requests are remembered: late writes may still name them.
+constexpr size_t kEndedKept = 65536;
+
+}  // namespace
+
+CheckTruth::Rank::Rank(const FenceConfig& config, uint32_t rank) : config_(config), rank_(rank) {
+  std::map<std::string, uint32_t> named;
+  for (const PoolConfig& pool : config_.pools) {
+    const auto next = static_cast<uint32_t>(spaces_.size());
+    uint32_t space = next;
+    if (!pool.space.empty()) space = named.emplace(pool.space, next).first->second;
+    if (space == next) spaces_.emplace_back();
+    spaces_[space].pages = std::max(spaces_[space].pages, pool.pages);
+    space_of_.push_back(space);
+  }
+  for (Space& space : spaces_) space.chunks.resize((space.pages + kChunk - 1) / kChunk);
+}
+
+CheckTruth::Rank::Page* CheckTruth::Rank::PageOf(uint32_t pool, int64_t page) {
+  if (page < 0 || static_cast<uint64_t>(page) >= PoolOf(pool).pages) return nullptr;
+  const auto index = static_cast<size_t>(page);
+  auto& chunk = spaces_[space_of_[pool]].chunks[index / kChunk];
+  if (chunk == nullptr) chunk = std::make_unique<std::array<Page, kChunk>>();
+  return &(*chunk)[index % kChunk];
+}
+
+RequestId CheckTruth::Rank::Resolve(RequestId req) const {
+  if (req.incarnation() != 0) return req;
+  const auto latest = incarnations_.find(req.name().value());
+  return latest == incarnations_.end() ? RequestId() : RequestId(req.name(), latest->second);
+}
+
+CheckTruth::Rank::Request* CheckTruth::Rank::Find(RequestId req) {
+  const auto found = requests_.find(Resolve(req).word());
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+CheckTruth::Rank::Request* CheckTruth::Rank::Living(RequestId req) {
+  Request* const found = Find(req);
+  return found != nullptr && found->alive ? found : nullptr;
+}
+
+CellPtr CheckTruth::Rank::NewCell(RequestId owner) {
+  return std::make_shared<Cell>(Cell{next_id_++, owner, {}});
+}
+
+CellPtr CheckTruth::Rank::KeyCell(KeyId key) {
+  Key& entry = keys_[key.value()];
+  if (entry.cell == nullptr) entry.cell = NewCell({});  // content from elsewhere, by its key
+  return entry.cell;
+}
+
+void CheckTruth::Rank::Map(Request* req, uint32_t pool, uint64_t at, CellPtr cell, int64_t page) {
+  if (at >= kMaxLogWidth) return;  // beyond any table
+  std::vector<Mapping>& list = req->pools[pool];
+  if (list.size() <= at) list.resize(at + 1);
+  list[at] = {std::move(cell), page};
+}
+
+CheckTruth::Rank::Mapping* CheckTruth::Rank::At(Request* req, uint32_t pool, uint64_t at) {
+  if (req == nullptr || at >= req->pools[pool].size()) return nullptr;
+  Mapping* const found = &req->pools[pool][at];
+  return found->cell == nullptr ? nullptr : found;
+}
+
+// --- ownership -----------------------------------------------------------------------------------
+
+void CheckTruth::Rank::On(const AdmitEvent& e) {
+  const uint32_t inc = ++incarnations_[e.name.value()];
+  requests_[RequestId(e.name, inc).word()].pools.resize(config_.pools.size());
+}
+
+void CheckTruth::Rank::On(const AllocEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  const uint32_t pool = e.pool.value();
+  const uint64_t at = e.at.value_or(req->pools[pool].size());
+  for (size_t i = 0; i < e.pages.size(); ++i) {
+    const int64_t number = e.pages[i].value();
+    Page* const page = PageOf(pool, number);
+    if (page == nullptr || number == static_cast<int64_t>(PoolOf(pool).null_page)) {
+      // Nothing was given, but the place in the list is taken.
+      if (at + i >= req->pools[pool].size()) Map(req, pool, at + i, nullptr, -1);
+      continue;
+    }
+    page->cell = NewCell(Resolve(e.req));
+    Map(req, pool, at + i, page->cell, number);
+  }
+}
+
+void CheckTruth::Rank::On(const ShareEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  const uint32_t pool = e.pool.value();
+  const uint64_t at = e.at.value_or(req->pools[pool].size());
+  for (size_t i = 0; i < e.pages.size(); ++i) {
+    const int64_t number = e.pages[i].value();
+    Page* const page = PageOf(pool, number);
+    if (page == nullptr || number == static_cast<int64_t>(PoolOf(pool).null_page)) {
+      if (at + i >= req->pools[pool].size()) Map(req, pool, at + i, nullptr, -1);
+      continue;
+    }
+    const bool known = i < e.keys.size() && keys_.contains(e.keys[i].value());
+    if (!known && page->cell == nullptr) page->cell = NewCell({});
+    Map(req, pool, at + i, known ? KeyCell(e.keys[i]) : page->cell, number);
+  }
+}
+
+void CheckTruth::Rank::On(const ForkEvent& e) {
+  Request* const from = Living(e.from);
+  Request* const to = Living(e.to);
+  if (from != nullptr && to != nullptr && from != to) to->pools = from->pools;
+}
+
+void CheckTruth::Rank::On(const CowEvent& e) {
+  Request* const req = Living(e.req);
+  const uint32_t pool = e.pool.value();
+  const int64_t number = e.page.value();
+  const Mapping* const old = At(req, pool, e.at);
+  Page* const to = PageOf(pool, number);
+  if (old == nullptr || to == nullptr) return;
+  if (number == static_cast<int64_t>(PoolOf(pool).null_page)) return;
+  CellPtr cell = NewCell(Resolve(e.req));
+  cell->runs = old->cell->runs;
+  const Page* const from = PageOf(pool, old->page);
+  if (from != nullptr && from != to) to->runs = from->runs;
+  to->cell = cell;
+  Map(req, pool, e.at, std::move(cell), number);
+}
+
+void CheckTruth::Rank::On(const DropEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  std::vector<Mapping>& list = req->pools[e.pool.value()];
+  if (e.at >= list.size()) return;
+  if (e.n >= list.size() - e.at) {
+    list.resize(e.at);  // a rollback: what is taken next goes here
+    return;
+  }
+  std::fill_n(list.begin() + static_cast<int64_t>(e.at), e.n, Mapping{});
+}
+
+void CheckTruth::Rank::On(const ReleaseEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  req->alive = false;
+  ended_.push_back(Resolve(e.req).word());
+  if (ended_.size() > kEndedKept) {
+    requests_.erase(ended_.front());
+    ended_.pop_front();
+  }
+}
+
+void CheckTruth::Rank::On(const PublishEvent& e) {
+  if (e.from_key) {
+    const CellPtr cell = KeyCell(*e.from_key);
+    keys_[e.key.value()].cell = cell;
+    if (!e.page) return;
+    if (Page* const page = PageOf(e.pool.value(), e.page->value())) page->cell = cell;
+    return;
+  }
+  const Mapping* const mapping = At(Living(e.req), e.pool.value(), e.at);
+  if (mapping != nullptr) keys_[e.key.value()].cell = mapping->cell;
+}
+
+void CheckTruth::Rank::On(const PinEvent& e) {
+  const uint32_t pool = e.pool.value();
+  Pin& pin = pins_[e.id.value()];
+  pin = {e.dir, pool, {e.pages.begin(), e.pages.end()}, e.key, {}};
+  Request* const req = Living(e.req);
+  if (e.dir != CopyDir::kIn || req == nullptr || !e.at || !e.key) return;
+  for (size_t i = 0; i < e.pages.size(); ++i) {  // these pages of req now expect the key's content
+    Page* const page = PageOf(pool, e.pages[i].value());
+    if (page == nullptr || At(req, pool, *e.at + i) == nullptr) continue;
+    page->cell = KeyCell(*e.key);
+    Map(req, pool, *e.at + i, page->cell, e.pages[i].value());
+  }
+}
+
+void CheckTruth::Rank::On(const UnpinEvent& e) {
+  const auto found = pins_.find(e.id.value());
+  if (found == pins_.end()) return;
+  if (!e.ok) {  // what the copy brought is void
+    for (const Written& w : found->second.brought) {
+      Outside(found->second.pool, w.page, [&](Page* page) {
+        for (const RunList::Run& run : page->runs.Slice(w.first, w.n)) {
+          if (w.id == 0 || run.id == w.id) page->runs.Put(run.first, run.n, 0);
+        }
+      });
+    }
+  }
+  pins_.erase(found);
+}
+
+// --- content -------------------------------------------------------------------------------------
+
+// Attention of launched, not yet confirmed steps may be reading the page: rows that read slots whose
+// content changes read wrongly.
+void CheckTruth::Rank::Outside(uint32_t pool, int64_t number,
+                               const std::function<void(Page*)>& change) {
+  Page* const page = PageOf(pool, number);
+  if (page == nullptr) return;
+  bool watched = false;
+  for (const Launch& launch : launches_) {
+    watched |= !launch.confirmed && launch.serial <= page->read_serial;
+  }
+  if (!watched) {
+    change(page);
+    return;
+  }
+  const RunList before = page->runs;
+  change(page);
+  for (Launch& launch : launches_) {
+    if (launch.confirmed) continue;
+    for (LaunchedRow& row : launch.rows) {
+      for (size_t i = row.reads_begin; i < row.reads_end; ++i) {
+        const Read& read = launch.reads[i];
+        if (read.page != number || space_of_[read.pool] != space_of_[pool] || read.late) continue;
+        if (!before.Same(page->runs, read.first, read.n)) row.wrong = true;
+      }
+    }
+  }
+}
+
+void CheckTruth::Rank::Fill(RunList* page, Cell* cell, uint32_t first, uint32_t n) {
+  uint32_t at = first;
+  for (const RunList::Run& run : cell->runs.Slice(first, n)) {
+    page->Put(at, run.first - at, cell->id);
+    page->Put(run.first, run.n, run.id);
+    at = run.end();
+  }
+  page->Put(at, first + n - at, cell->id);
+  // What the cell didn't know yet is its own from now on.
+  for (const RunList::Run& run : page->Slice(first, n)) {
+    if (run.id == cell->id) cell->runs.Put(run.first, run.n, run.id);
+  }
+}
+
+void CheckTruth::Rank::On(const WriteEvent& e) {
+  const uint32_t pool = e.pool.value();
+  const uint64_t size = PoolOf(pool).page_size;
+  if (e.first >= size || e.n == 0) return;
+  const auto first = static_cast<uint32_t>(e.first);
+  const auto n = static_cast<uint32_t>(std::min(e.n, size - e.first));
+  const auto pin = pins_.find(e.xfer.value());
+  if (pin != pins_.end()) pin->second.brought.push_back({0, first, n, e.page.value(), 0});
+  Outside(pool, e.page.value(), [&](Page* page) {
+    if (e.as.key) {
+      const CellPtr cell = KeyCell(*e.as.key);
+      const std::optional<RunList>& stored = keys_[e.as.key->value()].stored;
+      if (!stored) {
+        Fill(&page->runs, cell.get(), first, n);
+        return;
+      }
+      page->runs.Put(first, n, 0);
+      for (const auto& run : stored->Slice(first, n)) page->runs.Put(run.first, run.n, run.id);
+    } else if (e.as.req) {
+      const Mapping* const mapping = At(Find(e.as.req), pool, e.as.at.value_or(0));
+      if (mapping != nullptr) {
+        Fill(&page->runs, mapping->cell.get(), first, n);
+      } else {
+        page->runs.Put(first, n, next_id_++);
+      }
+    } else {
+      page->runs.Put(first, n, 0);
+    }
+  });
+}
+
+void CheckTruth::Rank::On(const ReadEvent& e) {
+  const auto pin = pins_.find(e.xfer.value());
+  const Page* const page = PageOf(e.pool.value(), e.page.value());
+  if (pin == pins_.end() || page == nullptr || !pin->second.key) return;
+  if (pin->second.dir == CopyDir::kOut) keys_[pin->second.key->value()].stored = page->runs;
+}
+
+void CheckTruth::Rank::On(const CopyEvent& e) {
+  const Page* const from = PageOf(e.from_pool.value(), e.from.value());
+  if (from == nullptr) return;
+  const RunList carried = from->runs;
+  const uint64_t size = PoolOf(e.to_pool.value()).page_size;
+  const auto pin = pins_.find(e.xfer.value());
+  if (pin != pins_.end()) {
+    pin->second.brought.push_back({0, 0, static_cast<uint32_t>(size), e.to.value(), 0});
+  }
+  Outside(e.to_pool.value(), e.to.value(), [&](Page* page) { page->runs = carried; });
+}
+
+}  // namespace kvfence

@@ -1,0 +1,599 @@
+// Pins, content and steps of the naive ledger.
+#include <algorithm>
+
+#include "tests/model/ledger_model.h"
+
+namespace kvfence::testing {
+
+bool LedgerModel::Any(const Page& page) const {
+  return std::any_of(page.slots.begin(), page.slots.end(), [](const Slot& s) { return s.valid; });
+}
+
+void LedgerModel::Void(Page& page, uint64_t slot) {
+  if (!page.slots[slot].valid) return;
+  page.slots[slot] = Slot{};
+  ++page.changes;
+  if (!Any(page)) page.stamp = kNoStamp;
+}
+
+// --- pins ----------------------------------------------------------------------------------------
+
+void LedgerModel::On(const PinEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  std::optional<RequestId> req;
+  if (event.req) {
+    req = Alive(event.req);
+    if (!req) return;
+  }
+  for (const Copying& c : copying) {
+    if (c.id == event.id && c.dir == event.dir && c.pool == pool) {
+      Violation v;
+      v.reason = Reason::kIdentityReused;
+      v.req = event.req;
+      findings.insert(Text(v));
+      break;
+    }
+  }
+  Copying c{
+      .id = event.id, .dir = event.dir, .pool = pool, .req = {}, .key = event.key, .pages = {}};
+  if (req) c.req = *req;
+  if (event.key) {
+    const auto key = keys.find(*event.key);
+    const int64_t first = event.pages.empty() ? -1 : event.pages.front().value();
+    const bool named = key != keys.end() && key->second.published && key->second.page == first &&
+                       key->second.pool == pool && Exists(pool, event.pages.front()) &&
+                       key->second.tag == pages[pool][first].tag && TagLive(key->second.tag);
+    if (event.dir == CopyDir::kIn && key == keys.end()) {
+      Say(Reason::kStaleIndexEntry, c.req, pool, first);
+    }
+    if (event.dir == CopyDir::kOut && !req && !event.pages.empty() &&
+        Exists(pool, event.pages.front()) && !named) {
+      Say(Reason::kStaleIndexEntry, c.req, pool, first);
+    }
+  }
+  for (size_t i = 0; i < event.pages.size(); ++i) {
+    const int64_t page = event.pages[i].value();
+    const uint64_t at = event.at.value_or(0) + i;
+    if (!Exists(pool, event.pages[i])) {
+      Say(Reason::kPageOutOfRange, c.req, pool, page);
+      continue;
+    }
+    const Page& p = pages[pool][page];
+    bool theirs = false;
+    if (req && event.at) {
+      const auto& list = requests.at(*req).lists[pool];
+      theirs = at < list.size() && list[at].page == page && list[at].tag == p.tag && TagLive(p.tag);
+      if (!theirs) {
+        Say(Reason::kPageMismatch, *req, pool, page, static_cast<int64_t>(at));
+      }
+    } else if (Null(pool, event.pages[i]) && event.key) {
+      Say(Reason::kPageMismatch, c.req, pool, page);
+    }
+    const bool ok = !(req && event.at) || theirs;
+    if (ok && !Null(pool, event.pages[i]) && event.dir == CopyDir::kIn &&
+        config_.reuse == Reuse::kStream && FailUsers(pool, page, true)) {
+      Say(Reason::kInFlight, c.req, pool, page);
+    }
+    if (Null(pool, event.pages[i])) continue;
+    Pinned part{.page = page, .tag = p.tag, .changes = p.changes, .need = 0, .written = {}};
+    const uint64_t size = config_.pools[pool].page_size;
+    if (theirs && event.dir == CopyDir::kOut) {
+      const uint64_t length = requests.at(*req).length;
+      part.need = length > at * size ? std::min(size, length - at * size) : 0;
+    }
+    if (theirs && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0) {
+      requests.at(*req).lists[pool][at].stamp = keys[*event.key].stamp + i;
+    }
+    c.pages.push_back(part);
+  }
+  copying.push_back(c);
+}
+
+void LedgerModel::On(const UnpinEvent& event) {
+  Begin();
+  std::vector<Copying> ending;
+  for (size_t i = copying.size(); i-- > 0;) {
+    if (copying[i].id != event.id) continue;
+    // The newest one, with its other side, if it has one.
+    if (!ending.empty() && copying[i].dir == ending[0].dir && copying[i].pool == ending[0].pool) {
+      break;
+    }
+    ending.push_back(copying[i]);
+    copying.erase(copying.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (ending.empty()) {
+    Violation v;
+    v.reason = Reason::kIdentityReused;
+    findings.insert(Text(v));
+    return;
+  }
+  for (const Copying& c : ending) {
+    for (const Pinned& part : c.pages) {
+      Page& p = pages[c.pool][part.page];
+      const bool present = p.tag == part.tag && TagLive(p.tag);
+      if (c.dir == CopyDir::kOut && (p.tag != part.tag || p.changes != part.changes)) {
+        Say(Reason::kCopyRaced, c.req, c.pool, part.page);
+      }
+      if (c.dir == CopyDir::kIn && present) {
+        for (const uint64_t slot : part.written) {
+          if (event.ok) {
+            p.slots[slot] = {.valid = true, .committed = true};
+            ++p.changes;
+          } else {
+            Void(p, slot);
+          }
+        }
+        if (!part.written.empty() && !Any(p)) p.stamp = kNoStamp;
+      }
+      MaybeGiveBack(c.pool, part.page);
+    }
+  }
+}
+
+LedgerModel::Copying* LedgerModel::CopyOf(NameId id, uint32_t pool, int64_t page, Pinned** part) {
+  const Tag tag = pages[pool][page].tag;
+  // The copy that began first, where several have the page.
+  for (Copying& c : copying) {
+    for (Pinned& p : c.pages) {
+      if (c.id != id || c.pool != pool || p.page != page || p.tag != tag || !TagLive(tag)) continue;
+      *part = &p;
+      return &c;
+    }
+  }
+  return nullptr;
+}
+
+// --- content -------------------------------------------------------------------------------------
+
+Stamp LedgerModel::StampOf(RequestId req, uint32_t pool, uint64_t at) const {
+  const auto living = requests.find(req);
+  const Request& r = living != requests.end() ? living->second : ended.at(req);
+  if (at < r.lists[pool].size() && r.lists[pool][at].page >= 0) return r.lists[pool][at].stamp;
+  return MakeStamp(r.serial, at);
+}
+
+void LedgerModel::On(const WriteEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  const uint64_t size = config_.pools[pool].page_size;
+  const RequestId as = Named(event.as.req);
+  if (!Exists(pool, event.page)) {
+    Say(Reason::kPageOutOfRange, event.as.req, pool, event.page.value());
+    return;
+  }
+  if (event.first + event.n > size) {
+    Say(Reason::kPageOutOfRange, event.as.req, pool, event.page.value());
+    return;
+  }
+  const int64_t page = event.page.value();
+  Page& p = pages[pool][page];
+  Pinned* part = nullptr;
+  const Copying* copy = event.xfer == NameId() ? nullptr : CopyOf(event.xfer, pool, page, &part);
+  Stamp stamp = kNobodyStamp;
+  if (event.as.req) {
+    if (requests.count(as) == 0 && ended.count(as) == 0) {
+      Violation v;
+      v.reason = Reason::kIdentityReused;
+      v.req = as;
+      findings.insert(Text(v));
+      return;
+    }
+    stamp = StampOf(as, pool, *event.as.at);
+  }
+  if (Null(pool, event.page)) return;
+  const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
+  if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
+  if (event.n == 0 || (stamp == kNobodyStamp && !Any(p))) return;
+  for (uint64_t i = event.first; i < event.first + event.n; ++i) {
+    if (stamp == kNobodyStamp) continue;
+    if (copy != nullptr) {
+      Void(p, i);
+      part->written.insert(i);
+    } else {
+      p.slots[i] = {.valid = true, .committed = true};
+    }
+  }
+  if (copy == nullptr) ++p.changes;
+  p.stamp = stamp;
+}
+
+void LedgerModel::On(const ReadEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  const int64_t page = event.page.value();
+  if (!Exists(pool, event.page)) {
+    Say(Reason::kPageOutOfRange, {}, pool, page);
+    return;
+  }
+  Pinned* part = nullptr;
+  const Copying* copy = CopyOf(event.xfer, pool, page, &part);
+  if (copy == nullptr) {
+    Say(Reason::kInFlight, {}, pool, page);
+    return;
+  }
+  const Page& p = pages[pool][page];
+  bool there = Any(p);
+  for (uint64_t i = 0; i < part->need; ++i) there = there && p.slots[i].valid;
+  if (!there) Say(Reason::kNotCommitted, copy->req, pool, page);
+}
+
+void LedgerModel::CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to) {
+  const Page source = pages[from_pool][from];
+  Page& target = pages[to_pool][to];
+  if (from == to && from_pool == to_pool) return;
+  const size_t size = std::min(source.slots.size(), target.slots.size());
+  ++target.changes;
+  target.slots.assign(target.slots.size(), Slot{});
+  for (size_t i = 0; i < size; ++i) target.slots[i] = source.slots[i];
+  target.stamp = Any(target) ? source.stamp : kNoStamp;
+  for (LaunchedStep& step : steps) {
+    for (LaunchedRow& row : step.rows) {
+      if (!row.reasons.empty()) continue;
+      const std::vector<Written> written = row.written;
+      for (Written w : written) {
+        if (w.pool != from_pool || w.page != from || w.tag != source.tag) continue;
+        w.pool = to_pool;
+        w.page = to;
+        w.tag = target.tag;
+        w.copied = true;
+        w.old_stamp = w.new_stamp = target.stamp;
+        std::erase_if(w.slots, [&](uint64_t s) { return s >= size; });
+        row.written.push_back(w);
+      }
+    }
+  }
+}
+
+void LedgerModel::On(const CopyEvent& event) {
+  Begin();
+  const uint32_t from = event.from_pool.value();
+  const uint32_t to = event.to_pool.value();
+  if (!Exists(from, event.from)) Say(Reason::kPageOutOfRange, {}, from, event.from.value());
+  if (!Exists(to, event.to)) Say(Reason::kPageOutOfRange, {}, to, event.to.value());
+  if (!Exists(from, event.from) || !Exists(to, event.to) || Null(to, event.to)) return;
+  if (config_.reuse == Reuse::kStream && FailUsers(to, event.to.value(), true)) {
+    Say(Reason::kInFlight, {}, to, event.to.value());
+  }
+  CopyContent(from, event.from.value(), to, event.to.value());
+}
+
+// --- length --------------------------------------------------------------------------------------
+
+void LedgerModel::On(const TrimEvent& event) {
+  Begin();
+  const auto req = Alive(event.req);
+  if (!req) return;
+  Request& request = requests.at(*req);
+  if (!request.bases.empty()) {
+    if (request.bases.front() != event.tokens) {
+      Violation v;
+      v.reason = Reason::kLengthMismatch;
+      v.req = *req;
+      findings.insert(Text(v));
+    }
+    request.bases.erase(request.bases.begin());
+  } else {
+    request.length = event.tokens;
+    for (const auto& [step, tokens] : request.launches) {
+      if (event.step && step > event.step->value()) request.length += tokens;
+    }
+  }
+  Cut(*req);
+}
+
+void LedgerModel::Cut(RequestId req) {
+  const Request& request = requests.at(req);
+  for (uint32_t pool = 0; pool < pages.size(); ++pool) {
+    const uint64_t size = config_.pools[pool].page_size;
+    for (uint64_t at = 0; at < request.lists[pool].size(); ++at) {
+      const Entry& e = request.lists[pool][at];
+      if (e.page < 0 || e.tag != pages[pool][e.page].tag || !TagLive(e.tag)) continue;
+      if (Requests(pool, e.page).size() > 1 || Entries(pool, e.page) > 0) continue;
+      if (OutPins(pool, e.page) > 0) continue;
+      Page& p = pages[pool][e.page];
+      uint64_t end = 0;
+      for (uint64_t i = 0; i < size; ++i) end = p.slots[i].valid ? i + 1 : end;
+      const uint64_t cut = request.length > at * size ? request.length - at * size : 0;
+      if (cut >= end) continue;
+      for (uint64_t i = cut; i < size; ++i) Void(p, i);
+      for (LaunchedStep& step : steps) {
+        for (LaunchedRow& row : step.rows) {
+          for (Written& w : row.written) {
+            if (w.pool != pool || w.page != e.page || w.tag != p.tag) continue;
+            std::erase_if(w.slots, [&](uint64_t s) { return s >= cut; });
+          }
+        }
+      }
+    }
+  }
+}
+
+// --- rows and steps ------------------------------------------------------------------------------
+
+void LedgerModel::On(const BindRowEvent& event) {
+  Begin();
+  if (!event.req) return;
+  const auto req = Alive(event.req);
+  if (!req || config_.reuse == Reuse::kStream) return;
+  for (LaunchedStep& step : steps) {
+    for (uint32_t i = 0; i < step.rows.size(); ++i) {
+      const LaunchedRow& row = step.rows[i];
+      if (row.row != event.row || row.req == *req || !row.reasons.empty()) continue;
+      Violation v;
+      v.reason = Reason::kRowEpoch;
+      v.step = static_cast<int64_t>(step.step);
+      v.req = row.req;
+      v.row = event.row.value();
+      findings.insert(Text(v));
+      FailRow(step, i, Reason::kRowEpoch);
+    }
+  }
+}
+
+bool LedgerModel::FailUsers(uint32_t pool, int64_t page, bool unconfirmed) {
+  bool any = false;
+  for (LaunchedStep& step : steps) {
+    if (unconfirmed && step.confirmed) continue;
+    for (uint32_t i = 0; i < step.rows.size(); ++i) {
+      if (!step.rows[i].reasons.empty()) continue;
+      const auto& had = step.rows[i].had;
+      const bool uses = std::any_of(had.begin(), had.end(),
+                                    [&](const Had& h) { return h.pool == pool && h.page == page; });
+      if (!uses) continue;
+      any = true;
+      FailRow(step, i, Reason::kInFlight);
+    }
+  }
+  return any;
+}
+
+bool LedgerModel::WrittenByOther(const Written& w) const {
+  for (const LaunchedStep& step : steps) {
+    for (const LaunchedRow& row : step.rows) {
+      if (!row.reasons.empty()) continue;
+      for (const Written& other : row.written) {
+        if (!other.copied && &other != &w && other.pool == w.pool && other.page == w.page &&
+            other.tag == w.tag) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+void LedgerModel::FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons) {
+  LaunchedRow& r = step.rows[row];
+  const bool before = !r.reasons.empty();
+  r.reasons = r.reasons + reasons;
+  if (before || reasons.empty()) return;
+  r.voided = now_;
+  for (const Written& w : r.written) {
+    Page& p = pages[w.pool][w.page];
+    if (p.tag != w.tag) continue;
+    for (const uint64_t slot : w.slots) {
+      // Another launched row that is clean has written it since: that stands.
+      const auto by = p.slots[slot].by;
+      if (by.first != 0 && by != std::pair(step.step + 1, row)) continue;
+      Void(p, slot);
+    }
+    const bool alone = !WrittenByOther(w);
+    if (w.old_stamp != w.new_stamp && alone && Any(p) && p.stamp == w.new_stamp) {
+      p.stamp = w.old_stamp;
+    }
+    const auto request = requests.find(r.req);
+    if (request == requests.end() || w.at >= request->second.lists[w.pool].size()) continue;
+    Entry& e = request->second.lists[w.pool][w.at];
+    if (e.page == w.page && e.tag == w.tag && e.stamp == w.new_stamp && alone) {
+      e.stamp = w.old_expected;
+    }
+  }
+}
+
+void LedgerModel::On(const StepEvent& event) {
+  Begin();
+  LaunchedStep& step = steps.emplace_back();
+  step.step = event.step.value();
+  step.when = now_;
+  for (const RowPlan& plan : event.rows) LaunchRow(event, step, plan);
+  last_step_ = step.step + 1;
+}
+
+void LedgerModel::LaunchRow(const StepEvent& event, LaunchedStep& step, const RowPlan& plan) {
+  const auto index = static_cast<uint32_t>(step.rows.size());
+  LaunchedRow& row = step.rows.emplace_back();
+  row.row = plan.row;
+  row.req = Named(plan.req);
+  row.begin.resize(pages.size());
+  if (requests.count(row.req) == 0) {
+    Violation v;
+    v.reason = Reason::kIdentityReused;
+    v.req = row.req;
+    v.row = plan.row.value();
+    v.step = static_cast<int64_t>(step.step);
+    findings.insert(Text(v));
+    row.reasons = Reason::kIdentityReused;
+    row.voided = now_;
+    return;
+  }
+  Request& request = requests.at(row.req);
+  row.serial = request.serial;
+  row.length = plan.base.value_or(request.length);
+  if (plan.base) request.bases.push_back(*plan.base);
+  request.length = row.length + plan.new_tokens;
+  request.launches.emplace_back(step.step, plan.new_tokens);
+  for (const PoolBuffers& b : event.pools) LaunchPool(step, index, b.pool.value(), plan);
+}
+
+void LedgerModel::LaunchPool(LaunchedStep& step, uint32_t index, uint32_t pool,
+                             const RowPlan& plan) {
+  LaunchedRow& row = step.rows[index];
+  const PoolConfig& c = config_.pools[pool];
+  const uint64_t end = row.length + plan.new_tokens;
+  const uint64_t reads = c.window + plan.new_tokens - (c.window + plan.new_tokens > 0 ? 1 : 0);
+  row.begin[pool] = c.window != 0 && end > reads ? end - reads : 0;
+  const auto& list = requests.at(row.req).lists[pool];
+  for (uint64_t at = 0; at < list.size(); ++at) {
+    const uint64_t start = at * c.page_size;
+    if (start >= end + plan.draft || start + c.page_size <= row.begin[pool]) continue;
+    const Entry& e = list[at];
+    if (e.page < 0 || e.tag != pages[pool][e.page].tag || !TagLive(e.tag)) continue;
+    row.had.push_back({pool, at, e.page, e.tag});
+    JudgeHole(step, index, pool, at);
+  }
+  if (holes_) FailRow(step, index, Reason::kNotCommitted);
+  holes_ = false;
+  if (!row.reasons.empty()) return;
+  for (const Had& h : row.had) {
+    if (h.pool != pool || (h.at + 1) * c.page_size <= row.length) continue;
+    if (plan.new_tokens + plan.draft > 0) LaunchPage(step, index, pool, plan, h.at);
+  }
+}
+
+// A hole before the last written slot, among the slots that the row reads.
+void LedgerModel::JudgeHole(LaunchedStep& step, uint32_t index, uint32_t pool, uint64_t at) {
+  const LaunchedRow& row = step.rows[index];
+  const Entry& e = requests.at(row.req).lists[pool][at];
+  const Page& p = pages[pool][e.page];
+  const uint64_t start = at * config_.pools[pool].page_size;
+  uint64_t end = 0;
+  bool whole = true;
+  for (uint64_t i = 0; i < p.slots.size(); ++i) {
+    end = p.slots[i].valid ? i + 1 : end;
+    const bool reads = start + i < row.length && start + i >= row.begin[pool];
+    whole = whole && (!reads || p.slots[i].valid);
+  }
+  const uint64_t last =
+      row.length > start ? std::min<uint64_t>(p.slots.size(), row.length - start) : 0;
+  if (whole || last == 0 || end < last || p.stamp != e.stamp) return;
+  Violation v;
+  v.reason = Reason::kNotCommitted;
+  v.step = static_cast<int64_t>(step.step);
+  v.req = row.req;
+  v.row = row.row.value();
+  v.pool = pool;
+  v.at = static_cast<int64_t>(at);
+  v.page = e.page;
+  findings.insert(Text(v));
+  holes_ = true;
+}
+
+void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, const RowPlan& plan,
+                             uint64_t at) {
+  LaunchedRow& row = step.rows[index];
+  Entry& e = requests.at(row.req).lists[pool][at];
+  Page& p = pages[pool][e.page];
+  const uint64_t size = config_.pools[pool].page_size;
+  const uint64_t end = row.length + plan.new_tokens;
+  std::set<uint64_t> slots;
+  bool there = p.stamp == e.stamp;
+  for (uint64_t i = 0; i < size; ++i) {
+    const uint64_t position = at * size + i;
+    if (position >= row.length && position < end) {
+      slots.insert(i);
+      there = there && p.slots[i].valid;
+    }
+  }
+  const bool sealed = Entries(pool, e.page) > 0 || OutPins(pool, e.page) > 0;
+  const Stamp stamp = sealed || there ? e.stamp : MakeStamp(row.serial, at);
+  for (uint64_t i = 0; i < size; ++i) {
+    const uint64_t position = at * size + i;
+    if (position >= end && position < end + plan.draft) Void(p, i);
+  }
+  Written w{.pool = pool, .page = e.page, .tag = e.tag, .at = at, .slots = slots};
+  w.old_stamp = p.stamp;
+  w.new_stamp = slots.empty() ? p.stamp : stamp;
+  w.old_expected = e.stamp;
+  row.written.push_back(w);
+  if (slots.empty()) return;
+  if (row.length <= at * size && p.stamp != e.stamp) {
+    for (uint64_t i = 0; i < size; ++i) Void(p, i);
+  }
+  for (const uint64_t i : slots) {
+    p.slots[i].valid = true;
+    p.slots[i].by = {step.step + 1, index};
+  }
+  ++p.changes;
+  p.stamp = stamp;
+  e.stamp = stamp;
+}
+
+void LedgerModel::Judge(StepId id, const std::vector<uint32_t>& reasons) {
+  Begin();
+  for (LaunchedStep& step : steps) {
+    if (step.step != id.value()) continue;
+    for (uint32_t i = 0; i < step.rows.size(); ++i) FailRow(step, i, CheckSet(reasons[i]));
+  }
+}
+
+void LedgerModel::On(const ConfirmEvent& event) {
+  Begin();
+  for (LaunchedStep& step : steps) {
+    if (step.step == event.step.value()) step.confirmed = true;
+  }
+}
+
+// Rows of later steps, launched before the failure was known, that read what `row` was to write.
+void LedgerModel::FailReaders(const LaunchedStep& failed, const LaunchedRow& row) {
+  for (LaunchedStep& later : steps) {
+    if (later.step <= failed.step || later.when > row.voided) continue;
+    for (const Written& w : row.written) {
+      for (uint32_t i = 0; i < later.rows.size(); ++i) {
+        LaunchedRow& reader = later.rows[i];
+        for (const Had& h : reader.had) {
+          if (!reader.reasons.empty()) break;
+          if (h.pool != w.pool || h.page != w.page || h.tag != w.tag) continue;
+          const uint64_t start = h.at * config_.pools[h.pool].page_size;
+          const bool reads = std::any_of(w.slots.begin(), w.slots.end(), [&](uint64_t s) {
+            return start + s < reader.length && start + s >= reader.begin[h.pool];
+          });
+          if (!reads) continue;
+          Violation v;
+          v.reason = Reason::kNotCommitted;
+          v.step = static_cast<int64_t>(later.step);
+          v.req = reader.req;
+          v.row = reader.row.value();
+          v.pool = h.pool;
+          v.at = static_cast<int64_t>(h.at);
+          v.page = h.page;
+          findings.insert(Text(v));
+          FailRow(later, i, Reason::kNotCommitted);
+        }
+      }
+    }
+  }
+}
+
+void LedgerModel::On(const RetireEvent& event) {
+  Begin();
+  LaunchedStep& step = steps.front();
+  for (uint32_t i = 0; i < step.rows.size(); ++i) {
+    LaunchedRow& row = step.rows[i];
+    if (step.confirmed || !row.reasons.empty()) continue;
+    Violation v;
+    v.reason = Reason::kUnverified;
+    v.step = static_cast<int64_t>(event.step.value());
+    v.req = row.req;
+    v.row = row.row.value();
+    findings.insert(Text(v));
+    FailRow(step, i, Reason::kUnverified);
+  }
+  for (const LaunchedRow& row : step.rows) {
+    if (!row.reasons.empty()) continue;
+    for (const Written& w : row.written) {
+      Page& p = pages[w.pool][w.page];
+      if (p.tag != w.tag) continue;
+      for (const uint64_t slot : w.slots) {
+        if (p.slots[slot].valid) p.slots[slot].committed = true;
+        if (p.slots[slot].by.first == step.step + 1) p.slots[slot].by = {0, 0};
+      }
+    }
+  }
+  for (const LaunchedRow& row : step.rows) {
+    if (!row.reasons.empty()) FailReaders(step, row);
+  }
+  steps.erase(steps.begin());
+}
+
+}  // namespace kvfence::testing
