@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,19 +21,53 @@ absl::CommandLineFlag* Find(const Verb& verb, std::string_view name) {
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
 }
 
-// The name nearest to what was typed, for "did you mean".
-std::string Nearest(const Verb& verb, std::string_view typed) {
-  std::string_view best;
-  size_t best_score = 0;
-  for (const std::string_view flag : verb.flags) {
-    size_t score = 0;
-    while (score < flag.size() && score < typed.size() && flag[score] == typed[score]) ++score;
-    if (score > best_score) {
-      best = flag;
-      best_score = score;
+// Insertions, deletions and changes of one character that lead from one to the other.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
     }
   }
-  return best_score < 2 ? "" : ", did you mean --" + std::string(best) + "?";
+  return row[b.size()];
+}
+
+// The flag at arguments[*i], and its value if that's the next argument.
+int ParseFlag(const Verb& verb, const std::vector<std::string>& arguments, size_t* i) {
+  const std::string& argument = arguments[*i];
+  const size_t dashes = argument[1] == '-' ? 2 : 1;
+  const size_t equals = argument.find('=');
+  const bool has_value = equals != std::string::npos;
+  const std::string name = argument.substr(dashes, has_value ? equals - dashes : equals);
+  std::string value = has_value ? argument.substr(equals + 1) : "";
+  absl::CommandLineFlag* flag = Find(verb, name);
+  if (flag != nullptr && flag->IsOfType<bool>()) {
+    if (!has_value) value = "true";
+  } else if (flag != nullptr && !has_value) {
+    if (*i + 1 == arguments.size()) {
+      return Fail(verb.name, kExitUsage, "--" + name + " needs a value");
+    }
+    value = arguments[++*i];
+  } else if (flag == nullptr && !has_value && name.rfind("no", 0) == 0) {
+    flag = Find(verb, name.substr(2));
+    if (flag != nullptr && !flag->IsOfType<bool>()) flag = nullptr;
+    value = "false";
+  }
+  if (flag == nullptr) {
+    return Fail(verb.name, kExitUsage,
+                "unknown flag '--" + name + "'" + DidYouMean(name, verb.flags, "--") +
+                    " (see kvfence " + std::string(verb.name) + " --help)");
+  }
+  std::string error;
+  if (flag->ParseFrom(value, &error)) return kExitClean;
+  return Fail(verb.name, kExitUsage,
+              "--" + name + ": '" + value + "' isn't valid" + (error.empty() ? "" : ": ") + error +
+                  " (" + flag->Help() + ")");
 }
 
 }  // namespace
@@ -42,6 +77,11 @@ int ParseFlags(const Verb& verb, const std::vector<std::string>& arguments,
   *help = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
+    if (argument == "--") {
+      words->insert(words->end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                    arguments.end());
+      return kExitClean;
+    }
     if (argument == "--help" || argument == "-h" || argument == "-help") {
       *help = true;
       return kExitClean;
@@ -50,37 +90,7 @@ int ParseFlags(const Verb& verb, const std::vector<std::string>& arguments,
       words->push_back(argument);
       continue;
     }
-    const size_t dashes = argument[1] == '-' ? 2 : 1;
-    const size_t equals = argument.find('=');
-    std::string name = argument.substr(dashes, equals == std::string::npos ? equals
-                                                                             : equals - dashes);
-    std::string value = equals == std::string::npos ? "" : argument.substr(equals + 1);
-    absl::CommandLineFlag* flag = Find(verb, name);
-    bool is_bool = flag != nullptr && flag->IsOfType<bool>();
-    if (flag == nullptr && name.rfind("no", 0) == 0 && equals == std::string::npos) {
-      flag = Find(verb, name.substr(2));
-      is_bool = flag != nullptr && flag->IsOfType<bool>();
-      if (!is_bool) flag = nullptr;
-      value = "false";
-    } else if (is_bool && equals == std::string::npos) {
-      value = "true";
-    } else if (flag != nullptr && equals == std::string::npos) {
-      if (i + 1 == arguments.size()) {
-        return Fail(verb.name, kExitUsage, "--" + name + " needs a value");
-      }
-      value = arguments[++i];
-    }
-    if (flag == nullptr) {
-      return Fail(verb.name, kExitUsage,
-                  "unknown flag --" + name + Nearest(verb, name) + " (see kvfence " +
-                      std::string(verb.name) + " --help)");
-    }
-    std::string error;
-    if (!flag->ParseFrom(value, &error)) {
-      return Fail(verb.name, kExitUsage,
-                  "--" + name + ": '" + value + "' isn't valid" + (error.empty() ? "" : ": ") +
-                      error + " (" + flag->Help() + ")");
-    }
+    if (const int code = ParseFlag(verb, arguments, &i); code != kExitClean) return code;
   }
   return kExitClean;
 }
@@ -98,15 +108,35 @@ std::string HelpOf(const Verb& verb) {
     if (left.size() < 26) left.resize(26, ' ');
     text += left + "  " + flag->Help() + "\n";
   }
-  text += "\nexit codes: 0 clean, 1 finding, 2 usage or unreadable input, 3 environment\n";
-  return text;
+  return text + "\n" + std::string(kExitCodes);
 }
 
-bool IsFancy(int fd) { return isatty(fd) != 0 && std::getenv("NO_COLOR") == nullptr; }
+std::string DidYouMean(std::string_view typed, const std::vector<std::string_view>& names,
+                       std::string_view prefix) {
+  std::string_view best;
+  size_t least = std::max<size_t>(typed.size() / 2, 1) + 1;
+  for (const std::string_view name : names) {
+    const bool begun = typed.size() >= 2 && name.substr(0, typed.size()) == typed;
+    const size_t distance = begun ? 1 : EditDistance(typed, name);
+    if (distance < least) {
+      best = name;
+      least = distance;
+    }
+  }
+  if (best.empty()) return "";
+  return ", did you mean '" + std::string(prefix) + std::string(best) + "'?";
+}
+
+bool IsFancy(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(fd) != 0 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
+}
 
 int Fail(std::string_view verb, int code, const std::string& message) {
-  std::fprintf(stderr, "kvfence %.*s: %s\n", static_cast<int>(verb.size()), verb.data(),
-               message.c_str());
+  std::fprintf(stderr, "kvfence%s%.*s: %s\n", verb.empty() ? "" : " ",
+               static_cast<int>(verb.size()), verb.data(), message.c_str());
   return code;
 }
 

@@ -1,15 +1,12 @@
 // `kvfence faults`: the fault kinds, what each corrupts and which reasons may answer it.
-#include <absl/flags/declare.h>
 #include <absl/flags/flag.h>
 
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
 #include "kvfence/fault_kind.h"
-
-ABSL_DECLARE_FLAG(bool, json);
+#include "shared_flags.h"
 
 namespace kvfence::tools {
 namespace {
@@ -39,7 +36,7 @@ int RunFaults(const std::vector<std::string>& words) {
       line["bookkeeping_only"] = kind.bookkeeping_only;
       json["faults"].push_back(std::move(line));
     }
-    std::cout << json.dump(2) << "\n";
+    std::puts(json.dump(2).c_str());
     return kExitClean;
   }
   for (const FaultKind& kind : FaultKinds()) {
@@ -58,9 +55,11 @@ int RunFaults(const std::vector<std::string>& words) {
 
 const Verb& FaultsVerb() {
   static const Verb kVerb = {
-      "faults", "",
+      "faults",
+      "",
       "lists the fault kinds: what they corrupt, and the reasons that may answer",
-      "A kind is one operator of real bookkeeping bugs; `class` is its letter in docs/FAULTS.md.\n\n"
+      "A kind is one operator of real bookkeeping bugs; `class` is its letter in "
+      "docs/FAULTS.md.\n\n"
       "examples:\n  kvfence faults\n  kvfence faults --json\n",
       {"json"},
       RunFaults};

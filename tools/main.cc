@@ -1,5 +1,6 @@
 // kvfence: the command line. Dispatches to a verb; knows none of them but by name.
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -28,38 +29,62 @@ std::string Overview() {
       "  kvfence run --seed=7 --requests=300 --json\n"
       "  kvfence check engine.kvlog               play a log that an engine recorded\n"
       "  kvfence faults                           what can be injected\n"
-      "\nexit codes: 0 clean, 1 finding, 2 usage or unreadable input, 3 environment\n";
+      "\nEvery verb takes --json. NO_COLOR is honoured.\n" +
+      std::string(kExitCodes);
   return text;
 }
 
-int Main(const std::vector<std::string>& arguments) {
+int Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return kExitClean;
+}
+
+int UnknownVerb(const std::string& name) {
+  std::vector<std::string_view> names = {"help", "version"};
+  for (const Verb* verb : Verbs()) names.push_back(verb->name);
+  std::fprintf(stderr, "kvfence: unknown verb '%s'%s (kvfence --help lists them)\n", name.c_str(),
+               DidYouMean(name, names).c_str());
+  return kExitUsage;
+}
+
+int RunNamed(const std::string& name, const std::vector<std::string>& arguments) {
+  for (const Verb* verb : Verbs()) {
+    if (verb->name != name) continue;
+    std::vector<std::string> words;
+    bool help = false;
+    const int parsed = ParseFlags(*verb, arguments, &words, &help);
+    if (parsed != kExitClean) return parsed;
+    if (help) return Print(HelpOf(*verb));
+    return verb->run(words);
+  }
+  return UnknownVerb(name);
+}
+
+int Dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     std::fputs(Overview().c_str(), stderr);
     return kExitUsage;
   }
   const std::string& name = arguments[0];
-  if (name == "--help" || name == "-h" || name == "help") {
-    std::fputs(Overview().c_str(), stdout);
-    return kExitClean;
+  const bool help = name == "--help" || name == "-h" || name == "help";
+  if (help && arguments.size() == 1) return Print(Overview());
+  if (help) return RunNamed(arguments[1], {"--help"});
+  if (name == "--version" || name == "version") return Print("kvfence " KVFENCE_VERSION "\n");
+  return RunNamed(name, {arguments.begin() + 1, arguments.end()});
+}
+
+// Output that didn't get where it was sent is no success (a full disk, a closed pipe).
+int Main(const std::vector<std::string>& arguments) {
+  int code = kExitEnvironment;
+  try {
+    code = Dispatch(arguments);
+  } catch (const std::bad_alloc&) {
+    return Fail("", kExitEnvironment, "out of memory");
   }
-  if (name == "--version" || name == "version") {
-    std::puts("kvfence " KVFENCE_VERSION);
-    return kExitClean;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Fail("", kExitEnvironment, "cannot write to standard output");
   }
-  for (const Verb* verb : Verbs()) {
-    if (verb->name != name) continue;
-    std::vector<std::string> words;
-    bool help = false;
-    const int parsed =
-        ParseFlags(*verb, {arguments.begin() + 1, arguments.end()}, &words, &help);
-    if (parsed != kExitClean) return parsed;
-    if (help) {
-      std::fputs(HelpOf(*verb).c_str(), stdout);
-      return kExitClean;
-    }
-    return verb->run(words);
-  }
-  return Fail(name, kExitUsage, "unknown verb (kvfence --help lists them)");
+  return code;
 }
 
 }  // namespace

@@ -52,14 +52,23 @@ void PrintReport(const CampaignReport& report, const std::string& command, bool 
                Short(static_cast<double>(report.clean_arm.entries_checked)).c_str(),
                static_cast<unsigned long long>(report.clean_arm.violations),
                static_cast<unsigned long long>(report.clean_arm.wrong_tokens_published));
-  std::fprintf(out, "fence-off arm: %llu wrong tokens published\n",
-               static_cast<unsigned long long>(report.off_arm.wrong_tokens_published));
-  std::fprintf(out, "all: %s requests, %s steps, %s tokens published, %llu of them wrong, %llu false alarms\n",
+  if (!report.faults.empty()) {
+    std::fprintf(out, "fence-off arm: %llu wrong tokens published\n",
+                 static_cast<unsigned long long>(report.off_arm.wrong_tokens_published));
+  }
+  std::fprintf(out,
+               "all: %s requests, %s steps, %s tokens published, %llu of them wrong, "
+               "%llu false alarms\n",
                Short(static_cast<double>(report.requests)).c_str(),
                Short(static_cast<double>(report.steps)).c_str(),
                Short(static_cast<double>(report.tokens_published)).c_str(),
                static_cast<unsigned long long>(report.wrong_tokens_published),
                static_cast<unsigned long long>(report.false_alarms));
+  if (report.clean_tokens_per_second > 0 && report.off_tokens_per_second > 0) {
+    std::fprintf(out, "simulated tokens per second: %s with the fence, %s without\n",
+                 Short(report.clean_tokens_per_second).c_str(),
+                 Short(report.off_tokens_per_second).c_str());
+  }
   for (const std::string& why : report.red) std::fprintf(out, "not green: %s\n", why.c_str());
   for (const std::string& what : report.missing) std::fprintf(out, "missing: %s\n", what.c_str());
   const bool good = report.green && !report.partial;

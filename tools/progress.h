@@ -1,5 +1,5 @@
-// The live line of long work: one rewritten line on a terminal, every 200 ms; elsewhere a plain line
-// every 10 s, so that a log of the run shows that it lives.
+// The live line of long work: one rewritten line on a terminal, every 200 ms; elsewhere a plain
+// line every 10 s, so that a log of the run shows that it lives.
 #pragma once
 
 #include <chrono>

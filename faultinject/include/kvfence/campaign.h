@@ -68,6 +68,8 @@ struct TimelineEntry {
   int64_t step = -1;
   std::string what;  // fault, alloc, free, share, violation, abort, published ...
   std::string text;
+  std::string request{};         // whom it concerns, empty: nobody in particular
+  std::vector<int64_t> pages{};  // physical pages it names
 };
 struct IncidentStory {
   std::string kind;

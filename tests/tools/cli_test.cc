@@ -1,0 +1,202 @@
+// What every verb promises: help, plain words for mistakes, exit codes, where output goes.
+#include "cli.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "atomic_file.h"
+#include "kvfence/fault_kind.h"
+#include "run_config.h"
+#include "tests/tools/process.h"
+
+namespace kvfence::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<const Verb*> AllVerbs() { return {&RunVerb(), &CheckVerb(), &FaultsVerb()}; }
+
+// One line that begins as all messages of a verb do.
+void ExpectUsage(const Ran& ran, const std::string& verb, const std::string& says) {
+  EXPECT_EQ(ran.code, kExitUsage) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  EXPECT_THAT(ran.err, StartsWith("kvfence " + verb + ": "));
+  EXPECT_THAT(ran.err, HasSubstr(says));
+}
+
+TEST(Cli, WithoutAVerbSaysHowAndFails) {
+  const Ran ran = RunTool({});
+  EXPECT_EQ(ran.code, kExitUsage);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("usage: kvfence VERB"));
+}
+
+TEST(Cli, HelpListsEveryVerbWithExamples) {
+  const Ran ran = RunTool({"--help"});
+  EXPECT_EQ(ran.code, kExitClean);
+  EXPECT_EQ(ran.err, "");
+  for (const Verb* verb : AllVerbs()) {
+    EXPECT_THAT(ran.out, HasSubstr("\n  " + std::string(verb->name)));
+  }
+  EXPECT_THAT(ran.out, HasSubstr("examples:\n"));
+  EXPECT_THAT(ran.out, HasSubstr("exit codes: 0 clean, 1 finding, 2"));
+  EXPECT_EQ(RunTool({"-h"}).out, ran.out);
+  EXPECT_EQ(RunTool({"help"}).out, ran.out);
+}
+
+TEST(Cli, EveryVerbHelpsWithAllItsFlagsAndExamples) {
+  for (const Verb* verb : AllVerbs()) {
+    const std::string name(verb->name);
+    const Ran ran = RunTool({name, "--help"});
+    EXPECT_EQ(ran.code, kExitClean);
+    EXPECT_EQ(ran.err, "");
+    EXPECT_THAT(ran.out, HasSubstr("examples:\n  kvfence " + name));
+    EXPECT_THAT(ran.out, HasSubstr("exit codes:"));
+    for (const std::string_view flag : verb->flags) {
+      EXPECT_THAT(ran.out, HasSubstr("\n  --" + std::string(flag)));
+    }
+    EXPECT_EQ(RunTool({"help", name}).out, ran.out);
+    EXPECT_EQ(RunTool({name, "--json", "-h"}).out, ran.out);
+  }
+}
+
+TEST(Cli, SaysItsVersion) { EXPECT_THAT(RunTool({"--version"}).out, StartsWith("kvfence 0.")); }
+
+TEST(Cli, UnknownVerbsGetTheNearest) {
+  for (const auto& [typed, near] :
+       {std::pair("rnu", "'run'"), std::pair("chek", "'check'"), std::pair("fault", "'faults'")}) {
+    const Ran ran = RunTool({typed});
+    EXPECT_EQ(ran.code, kExitUsage);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, HasSubstr("unknown verb '" + std::string(typed) + "'"));
+    EXPECT_THAT(ran.err, HasSubstr("did you mean " + std::string(near)));
+  }
+  EXPECT_THAT(RunTool({"zzzzzz"}).err, Not(HasSubstr("did you mean")));
+}
+
+TEST(Cli, UnknownFlagsGetTheNearestThatTheVerbTakes) {
+  ExpectUsage(RunTool({"run", "--sed=3"}), "run", "did you mean '--seed'?");
+  ExpectUsage(RunTool({"run", "--page-size=16"}), "run", "did you mean '--page_size'?");
+  ExpectUsage(RunTool({"run", "--metrics=1"}), "run", "did you mean '--metrics_port'?");
+  ExpectUsage(RunTool({"check", "--lvl=full", "x"}), "check", "did you mean '--level'?");
+  // Another verb's flag isn't this one's.
+  ExpectUsage(RunTool({"faults", "--seed=3"}), "faults", "unknown flag '--seed'");
+  ExpectUsage(RunTool({"run", "--noseed"}), "run", "unknown flag '--noseed'");
+}
+
+TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--page_size=0"}, "--page_size must be 1..65535, got 0"},
+      {{"--page_size=-5"}, "--page_size must be"},
+      {{"--page_size=1000000000"}, "--page_size must be"},
+      {{"--page_size=1e9"}, "--page_size: '1e9' isn't valid"},
+      {{"--page_size="}, "--page_size: '' isn't valid"},
+      {{"--pages=1"}, "--pages must be 2.."},
+      {{"--pages=0"}, "--pages must be 2.."},
+      {{"--pages=99999999999999999999999"}, "--pages: "},
+      {{"--pages=16777216", "--page_size=4096"}, "slots"},
+      {{"--rows=0"}, "--rows must be"},
+      {{"--rows=-2"}, "--rows must be"},
+      {{"--requests=0"}, "--requests must be"},
+      {{"--steps=0"}, "--steps must be"},
+      {{"--duration=-7"}, "--duration must be"},
+      {{"--seed=-1"}, "--seed: '-1' isn't valid"},
+      {{"--seed"}, "--seed needs a value"},
+      {{"--level=off"}, "--level must be map, full or audit"},
+      {{"--level=all"}, "--level must be"},
+      {{"--policy=shrug"}, "--policy must be log, abort or stop, got 'shrug'"},
+      {{"--until=midnight"}, "--until must be complete"},
+      {{"--faults="}, "--faults must be"},
+      {{"--faults=row_tial"}, "unknown kind 'row_tial', did you mean 'row_tail'?"},
+      {{"--backend=tpu"}, "--backend must be cpu or cuda, got 'tpu'"},
+      {{"--metrics_port=99999"}, "--metrics_port must be 0..65535"},
+      {{"--metrics_port=-2"}, "--metrics_port must be 0..65535"},
+      {{"--json=perhaps"}, "--json: 'perhaps' isn't valid"},
+      {{"--out="}, "--out must name a folder"},
+      {{"again"}, "takes no words, got 'again'"},
+  };
+  const Scratch scratch;
+  for (const auto& [arguments, says] : cases) {
+    std::vector<std::string> all = {"run", "--out=" + scratch.Path("out")};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    ExpectUsage(RunTool(all), "run", says);
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.Path("out")));
+}
+
+TEST(Cli, FlagsComeInEveryForm) {
+  // "--" ends the flags, so what follows is a word, and this verb takes none.
+  ExpectUsage(RunTool({"run", "--", "--seed"}), "run", "got '--seed'");
+  ExpectUsage(RunTool({"run", "--page_size", "0"}), "run", "--page_size must be");
+  ExpectUsage(RunTool({"run", "-page_size=0"}), "run", "--page_size must be");
+  EXPECT_EQ(RunTool({"faults", "--nojson"}).out, RunTool({"faults"}).out);
+}
+
+TEST(Cli, FaultsListsEveryKindForPeopleAndForPrograms) {
+  const Ran people = RunTool({"faults"});
+  const Ran json = RunTool({"faults", "--json"});
+  EXPECT_EQ(people.code, kExitClean);
+  EXPECT_EQ(json.code, kExitClean);
+  const auto faults = nlohmann::json::parse(json.out).at("faults");
+  EXPECT_GE(faults.size(), 12u);
+  EXPECT_EQ(faults.size(), FaultKinds().size());
+  for (const auto& fault : faults) {
+    EXPECT_THAT(people.out, HasSubstr(fault.at("kind").get<std::string>()));
+    EXPECT_EQ(fault.at("class").get<std::string>().size(), 1u);
+    EXPECT_NE(fault.at("hook").get<std::string>(), "");
+    EXPECT_TRUE(fault.at("bookkeeping_only").is_boolean());
+    EXPECT_FALSE(fault.at("reasons").empty());
+    for (const std::string reason : fault.at("reasons")) {
+      EXPECT_TRUE(ReasonFromName(reason).has_value()) << reason;
+      EXPECT_THAT(people.out, HasSubstr(reason));
+    }
+  }
+}
+
+TEST(Cli, OutputThatIsLostIsNoSuccess) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"faults", "--json"}, {"--help"}, {"run", "--help"}}) {
+    const Ran ran = RunTool(arguments, {.out_to = "/dev/full"});
+    EXPECT_EQ(ran.code, kExitEnvironment);
+    EXPECT_THAT(ran.err, HasSubstr("cannot write to standard output"));
+  }
+}
+
+TEST(Cli, CommandsSurviveAShell) {
+  CampaignConfig config;
+  EXPECT_EQ(CommandOf(config), "kvfence run --seed=1");
+  config.seed = 9;
+  config.trace = "my trace's.jsonl";
+  config.page_size = 64;
+  config.faults = {"row_tail", "row_swap"};
+  config.level = Level::kAudit;
+  config.policy = Policy::kLog;
+  config.until_complete = true;
+  EXPECT_EQ(CommandOf(config),
+            "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --page_size=64 "
+            "--faults=row_tail,row_swap --level=audit --policy=log --until=complete");
+}
+
+TEST(AtomicFile, IsWholeOrNotThere) {
+  const Scratch scratch;
+  ASSERT_TRUE(WriteFile(scratch.Path("a"), "one").ok());
+  ASSERT_TRUE(WriteFile(scratch.Path("a"), "two").ok());
+  EXPECT_EQ(ReadAll(scratch.Path("a")), "two");
+  // The name is taken by a folder: nothing is left behind, and the message says where.
+  std::filesystem::create_directory(scratch.Path("b"));
+  const Status status = WriteFile(scratch.Path("b"), "three");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr(scratch.Path("b")));
+  EXPECT_FALSE(WriteFile(scratch.Path("a") + "/c", "below a file").ok());
+  EXPECT_THAT(scratch.List(""), ::testing::ElementsAre("a", "b"));
+}
+
+}  // namespace
+}  // namespace kvfence::tools

@@ -1,0 +1,276 @@
+// `kvfence run` as a user meets it: reports, interruptions, broken input, metrics.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli.h"
+#include "tests/tools/html_check.h"
+#include "tests/tools/process.h"
+
+namespace kvfence::tools {
+namespace {
+
+using nlohmann::json;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Two kinds, few requests: well under a second.
+std::vector<std::string> Small(const std::string& out, std::vector<std::string> more = {}) {
+  std::vector<std::string> all = {"run", "--seed=7", "--requests=32", "--faults=row_tail,row_swap",
+                                  "--out=" + out};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// More work than anyone waits for.
+std::vector<std::string> Endless(const std::string& out, std::vector<std::string> more = {}) {
+  more.push_back("--requests=100000000");
+  return Small(out, std::move(more));
+}
+
+// As bytes, without what a clock measured.
+std::string WithoutTimes(const std::string& text) {
+  auto report = nlohmann::ordered_json::parse(text);
+  report.erase("seconds");
+  return report.dump(2);
+}
+
+TEST(RunVerb, SameFlagsGiveTheSameBytesButForSeconds) {  // I-20
+  const Scratch scratch;
+  const Ran first = RunTool(Small(scratch.Path("a"), {"--json"}));
+  const Ran second = RunTool(Small(scratch.Path("b"), {"--json"}));
+  ASSERT_EQ(first.code, kExitClean) << first.err;
+  ASSERT_EQ(second.code, kExitClean) << second.err;
+  EXPECT_EQ(WithoutTimes(first.out), WithoutTimes(second.out));
+  EXPECT_EQ(ReadAll(scratch.Path("a/report.json")), first.out);
+  EXPECT_THAT(first.err, HasSubstr("kvfence run --seed=7 --requests=32"));
+  EXPECT_THAT(first.err, HasSubstr("row_swap"));  // the table, for people
+  const Ran other = RunTool(Small(scratch.Path("c"), {"--json", "--seed=8"}));
+  EXPECT_NE(WithoutTimes(first.out), WithoutTimes(other.out));
+}
+
+TEST(RunVerb, LeavesAReportThatShowsTheRun) {
+  const Scratch scratch;
+  const Ran ran = RunTool(Small(scratch.Path("new/deep")));
+  ASSERT_EQ(ran.code, kExitClean) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("green"));
+  EXPECT_THAT(ran.out, HasSubstr("report: " + scratch.Path("new/deep/report.html")));
+  EXPECT_THAT(scratch.List("new/deep"), ::testing::ElementsAre("report.html", "report.json"));
+  const json report = json::parse(ReadAll(scratch.Path("new/deep/report.json")));
+  EXPECT_TRUE(report.at("green"));
+  EXPECT_FALSE(report.at("partial"));
+  const HtmlDocument html = ReadHtml(ReadAll(scratch.Path("new/deep/report.html")));
+  ASSERT_EQ(html.error, "");
+  EXPECT_EQ(json::parse(html.WithId("report-data")->text), report);
+  // Real stories have lanes of requests and of pages, not only of the engine.
+  std::vector<std::string> lanes;
+  for (const HtmlElement& element : html.elements) {
+    const auto it = element.attributes.find("class");
+    if (it != element.attributes.end() && it->second == "lane") lanes.push_back(element.text);
+  }
+  EXPECT_THAT(lanes, Contains(::testing::StartsWith("r")));
+  EXPECT_THAT(lanes, Contains(::testing::StartsWith("page ")));
+}
+
+TEST(RunVerb, WithoutFaultsOnlyTheNoFaultArmIsRun) {
+  const Scratch scratch;
+  const Ran ran = RunTool({"run", "--requests=20", "--faults=none", "--page_size=64", "--json",
+                           "--out=" + scratch.Path("out")});
+  ASSERT_EQ(ran.code, kExitClean) << ran.err;
+  const json report = json::parse(ran.out);
+  EXPECT_TRUE(report.at("faults").empty());
+  EXPECT_EQ(report.at("false_alarms"), 0);
+  EXPECT_GT(report.at("clean_arm").at("entries_checked"), 0);
+  EXPECT_THAT(ReadAll(scratch.Path("out/report.html")), HasSubstr("No faults were asked for"));
+}
+
+TEST(RunVerb, ImpossibleSizesAreRefusedWithWhatIsNeeded) {
+  const Scratch scratch;
+  const Ran ran = RunTool(Small(scratch.Path("out"), {"--pages=2"}));
+  EXPECT_EQ(ran.code, kExitUsage) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("kvfence run: "));
+  EXPECT_THAT(ran.err, HasSubstr("pages"));
+  EXPECT_EQ(ran.out, "");
+  const Ran mixed = RunTool({"run", "--faults=none,row_tail", "--out=" + scratch.Path("out")});
+  EXPECT_EQ(mixed.code, kExitUsage);
+  EXPECT_TRUE(scratch.List("out").empty());
+}
+
+TEST(RunVerb, FoldersThatCannotBeWrittenAreNamed) {
+  const Scratch scratch;
+  const std::string file = scratch.Write("file", "not a folder");
+  for (const std::string& out : {file, file + "/below", std::string("/proc/no/such")}) {
+    const Ran ran = RunTool(Small(out));
+    EXPECT_EQ(ran.code, kExitEnvironment);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, HasSubstr(out));
+  }
+  EXPECT_EQ(ReadAll(file), "not a folder");
+}
+
+TEST(RunVerb, BrokenTracesAreRefusedByFileAndLine) {
+  const Scratch scratch;
+  const std::string good =
+      R"({"timestamp":0,"input_length":600,"output_length":5,"hash_ids":[1,2]})"
+      "\n";
+  const std::vector<std::pair<std::string, std::string>> bad_lines = {
+      {R"({"timestamp":3,"input_length":60)", "cut off"},
+      {"{\"timestamp\":3,,}\n" + good, ""},
+      {R"({"timestamp":3,"input_length":-60,"output_length":5,"hash_ids":[1]})", "input_length"},
+      {R"({"timestamp":3,"output_length":5,"hash_ids":[1]})", "input_length"},
+      {R"({"timestamp":3,"input_length":60,"output_length":5})", "hash_ids"},
+      {R"({"timestamp":3,"input_length":60,"output_length":"5","hash_ids":[1]})", "output_length"},
+      {R"({"timestamp":3,"input_length":6e99,"output_length":5,"hash_ids":[1]})", "input_length"},
+      {"[1,2,3]", "object"},
+      {std::string("\0\0\0", 3), ""},
+      {"\xff\xfe{}", ""},
+  };
+  for (const auto& [line, says] : bad_lines) {
+    const std::string path = scratch.Write("bad.jsonl", good + line);
+    const Ran ran =
+        RunTool({"run", "--faults=none", "--trace=" + path, "--out=" + scratch.Path("out")});
+    EXPECT_EQ(ran.code, kExitUsage) << line;
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, HasSubstr(path + ":2: ")) << line;
+    EXPECT_THAT(ran.err, HasSubstr(says));
+  }
+  const Ran empty = RunTool(
+      {"run", "--trace=" + scratch.Write("empty.jsonl", ""), "--out=" + scratch.Path("out")});
+  EXPECT_EQ(empty.code, kExitUsage);
+  EXPECT_THAT(empty.err, HasSubstr("empty.jsonl"));
+  const Ran absent =
+      RunTool({"run", "--trace=" + scratch.Path("absent"), "--out=" + scratch.Path("out")});
+  EXPECT_EQ(absent.code, kExitUsage);
+  EXPECT_THAT(absent.err, HasSubstr(scratch.Path("absent")));
+}
+
+TEST(RunVerb, CtrlCLeavesAPartialReportThatSaysSo) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Scratch scratch;
+    Process run(ToolArgs(Endless(scratch.Path("out"), {"--json"})), {.terminal = true});
+    ASSERT_TRUE(run.SaysOnError("steps (")) << run.err();
+    run.Signal(signal);
+    const Ran ran = run.Wait();
+    EXPECT_EQ(ran.code, kExitEnvironment);
+    const json report = json::parse(ran.out);
+    EXPECT_TRUE(report.at("partial"));
+    EXPECT_EQ(json::parse(ReadAll(scratch.Path("out/report.json"))), report);
+    EXPECT_THAT(ReadAll(scratch.Path("out/report.html")), HasSubstr("This report is partial"));
+    EXPECT_THAT(ran.err, HasSubstr("PARTIAL"));
+    EXPECT_THAT(scratch.List("out"), Not(Contains(EndsWith(".tmp"))));
+  }
+}
+
+TEST(RunVerb, BeingKilledHarmsNoReportThatStands) {
+  const Scratch scratch;
+  const Ran first = RunTool(Small(scratch.Path("out"), {"--json"}));
+  ASSERT_EQ(first.code, kExitClean) << first.err;
+  const std::string html = ReadAll(scratch.Path("out/report.html"));
+  Process run(ToolArgs(Endless(scratch.Path("out"))), {.terminal = true});
+  ASSERT_TRUE(run.SaysOnError("steps (")) << run.err();
+  run.Signal(SIGKILL);
+  EXPECT_EQ(run.Wait().code, 128 + SIGKILL);
+  EXPECT_EQ(ReadAll(scratch.Path("out/report.json")), first.out);
+  EXPECT_EQ(ReadAll(scratch.Path("out/report.html")), html);
+}
+
+TEST(RunVerb, ColoursOnlyOnATerminalThatWantsThem) {
+  const Scratch scratch;
+  const std::vector<std::string> args = Small(scratch.Path("out"), {"--json"});
+  const auto err = [&](const Process::Options& options) { return RunTool(args, options).err; };
+  EXPECT_THAT(err({.env = {{"NO_COLOR", ""}, {"TERM", "xterm"}}, .terminal = true}),
+              HasSubstr("\x1b["));
+  EXPECT_THAT(err({.env = {{"NO_COLOR", "1"}}, .terminal = true}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(err({.env = {{"TERM", "dumb"}}, .terminal = true}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(err({.env = {{"NO_COLOR", ""}}}), Not(HasSubstr("\x1b")));
+}
+
+class Socket {
+ public:
+  Socket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  }
+  ~Socket() { close(fd_); }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  // Takes some free port of this machine and listens on it.
+  int Listen() {
+    socklen_t size = sizeof(address_);
+    auto* address = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(bind(fd_, address, size), 0);
+    EXPECT_EQ(listen(fd_, 1), 0);
+    EXPECT_EQ(getsockname(fd_, address, &size), 0);
+    return ntohs(address_.sin_port);
+  }
+  // The body that a web server answers with.
+  std::string Get(int port, const std::string& path) {
+    address_.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address_), sizeof(address_)), 0);
+    const std::string ask =
+        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    EXPECT_EQ(write(fd_, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(fd_, buffer, sizeof(buffer))) > 0;) {
+      answer.append(buffer, static_cast<size_t>(n));
+    }
+    const size_t end = answer.find("\r\n\r\n");
+    return end == std::string::npos ? "" : answer.substr(end + 4);
+  }
+
+ private:
+  int fd_;
+  sockaddr_in address_{};
+};
+
+TEST(RunVerb, ServesMetricsThatPromtoolAccepts) {
+  const Scratch scratch;
+  Process run(ToolArgs(Endless(scratch.Path("out"), {"--metrics_port=0"})), {.terminal = true});
+  ASSERT_TRUE(run.SaysOnError("/metrics\n")) << run.err();
+  ASSERT_TRUE(run.SaysOnError("faults, ")) << run.err();
+  const size_t at = run.err().find("http://127.0.0.1:");
+  ASSERT_NE(at, std::string::npos);
+  const std::string text = Socket().Get(std::stoi(run.err().substr(at + 17)), "/metrics");
+  run.Signal(SIGINT);
+  EXPECT_EQ(run.Wait().code, kExitEnvironment);
+  EXPECT_THAT(text, HasSubstr("kvfence_faults_injected_total{kind=\"row_tail\"} "));
+  EXPECT_THAT(text, HasSubstr("kvfence_faults_injected_total{kind=\"tag_flip\"} 0\n"));  // I-70
+  EXPECT_THAT(text, HasSubstr("kvfence_requests_checked_total"));
+  const Ran promtool = Process({"promtool", "check", "metrics"}, {.input = text}).Wait();
+  if (promtool.code == 127) GTEST_SKIP() << "promtool (Debian package prometheus) isn't on PATH";
+  EXPECT_EQ(promtool.code, 0) << promtool.out << promtool.err;
+  EXPECT_EQ(promtool.out + promtool.err, "");
+}
+
+TEST(RunVerb, APortInUseIsAnEnvironmentError) {
+  const Scratch scratch;
+  Socket taken;
+  const int port = taken.Listen();
+  const Ran ran = RunTool(Small(scratch.Path("out"), {"--metrics_port=" + std::to_string(port)}));
+  EXPECT_EQ(ran.code, kExitEnvironment);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("kvfence run: --metrics_port"));
+  EXPECT_THAT(ran.err, HasSubstr(std::to_string(port)));
+}
+
+TEST(RunVerb, CudaIsRefusedRatherThanIgnored) {
+  const Scratch scratch;
+  const Ran ran = RunTool(Small(scratch.Path("out"), {"--backend=cuda"}));
+  EXPECT_EQ(ran.code, kExitEnvironment);
+  EXPECT_THAT(ran.err, HasSubstr("--backend=cuda: "));
+}
+
+}  // namespace
+}  // namespace kvfence::tools

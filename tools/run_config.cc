@@ -1,0 +1,190 @@
+#include "run_config.h"
+
+#include <absl/flags/flag.h>
+
+#include <array>
+#include <utility>
+
+#include "cli.h"
+#include "kvfence/fault_kind.h"
+#include "shared_flags.h"
+
+ABSL_FLAG(uint64_t, seed, 1, "seed of the whole run: the same seed gives the same report");
+ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: the generator");
+ABSL_FLAG(int64_t, requests, -1, "requests to serve; -1: the whole trace, or the default number");
+ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
+ABSL_FLAG(int64_t, duration, -1, "stop after this many seconds; -1: no limit");
+ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
+          "all, none, or kinds (kvfence faults lists them), comma-separated");
+ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
+ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed");
+ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
+ABSL_FLAG(int64_t, rows, -1, "largest batch; -1: drawn");
+ABSL_FLAG(std::string, until, "",
+          "complete: go on until each kind has been activated often enough");
+ABSL_FLAG(std::string, out, "kvfence-out", "folder for report.html, report.json and findings");
+ABSL_FLAG(int64_t, metrics_port, -1,
+          "serve Prometheus metrics on this port of 127.0.0.1; 0: any; -1: don't");
+
+namespace kvfence::tools {
+namespace {
+
+// Above these a number is a slip of the hand: fills are 16 bits wide, and a pool of this many slots
+// takes gigabytes of ground truth.
+constexpr int64_t kMaxPageSize = 65535;
+constexpr int64_t kMaxPages = int64_t{1} << 24;
+constexpr int64_t kMaxRows = 65536;
+constexpr int64_t kMaxSlots = int64_t{1} << 28;
+constexpr int64_t kMaxCount = int64_t{1} << 48;
+
+Status ReadSize(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
+  if (value == -1) return Status();
+  if (value < least || value > most) {
+    return Status::Invalid("--" + std::string(name) + " must be " + std::to_string(least) + ".." +
+                           std::to_string(most) + ", got " + std::to_string(value));
+  }
+  *out = static_cast<uint64_t>(value);
+  return Status();
+}
+
+Status ReadSizes(CampaignConfig* config) {
+  struct Size {
+    const char* name;
+    int64_t value, least, most;
+    uint64_t* out;
+  };
+  const std::array<Size, 6> sizes = {{
+      {"requests", absl::GetFlag(FLAGS_requests), 1, kMaxCount, &config->requests},
+      {"steps", absl::GetFlag(FLAGS_steps), 1, kMaxCount, &config->steps},
+      {"duration", absl::GetFlag(FLAGS_duration), 1, kMaxCount, &config->duration_seconds},
+      {"page_size", absl::GetFlag(FLAGS_page_size), 1, kMaxPageSize, &config->page_size},
+      {"pages", absl::GetFlag(FLAGS_pages), 2, kMaxPages, &config->pages},
+      {"rows", absl::GetFlag(FLAGS_rows), 1, kMaxRows, &config->rows},
+  }};
+  for (const Size& size : sizes) {
+    Status status = ReadSize(size.name, size.value, size.least, size.most, size.out);
+    if (!status.ok()) return status;
+  }
+  if (config->pages * config->page_size > static_cast<uint64_t>(kMaxSlots)) {
+    return Status::Invalid("--pages * --page_size must be at most " + std::to_string(kMaxSlots) +
+                           " slots, got " + std::to_string(config->pages * config->page_size));
+  }
+  return Status();
+}
+
+Status ReadPolicy(CampaignConfig* config) {
+  const std::string policy = absl::GetFlag(FLAGS_policy);
+  if (policy == "log") {
+    config->policy = Policy::kLog;
+  } else if (policy == "stop") {
+    config->policy = Policy::kStop;
+  } else if (policy == "abort") {
+    config->policy = Policy::kAbort;
+  } else {
+    return Status::Invalid("--policy must be log, abort or stop, got '" + policy + "'");
+  }
+  return Status();
+}
+
+Status ReadFaults(CampaignConfig* config) {
+  config->faults = absl::GetFlag(FLAGS_faults);
+  std::vector<std::string_view> known = {"all", "none"};
+  for (const FaultKind& kind : FaultKinds()) known.push_back(kind.name);
+  for (const std::string& kind : config->faults) {
+    if (kind == "all" || kind == "none" || FindFaultKind(kind) != nullptr) continue;
+    return Status::Invalid("--faults: unknown kind '" + kind + "'" + DidYouMean(kind, known) +
+                           " (kvfence faults lists them)");
+  }
+  if (config->faults.empty()) return Status::Invalid("--faults must be all, none or kinds");
+  return Status();
+}
+
+Status ReadWords(RunConfig* config) {
+  const std::string level = absl::GetFlag(FLAGS_level);
+  if (!level.empty()) {
+    const auto read = LevelFromName(level);
+    if (!read || *read == Level::kOff) {
+      return Status::Invalid("--level must be map, full or audit, got '" + level +
+                             "' (the run has its own arm without the fence)");
+    }
+    config->campaign.level = *read;
+  }
+  config->backend = absl::GetFlag(FLAGS_backend);
+  if (config->backend != "cpu" && config->backend != "cuda") {
+    return Status::Invalid("--backend must be cpu or cuda, got '" + config->backend + "'");
+  }
+  const std::string until = absl::GetFlag(FLAGS_until);
+  if (!until.empty() && until != "complete") {
+    return Status::Invalid("--until must be complete, got '" + until + "'");
+  }
+  config->campaign.until_complete = !until.empty();
+  config->out = absl::GetFlag(FLAGS_out);
+  if (config->out.empty()) return Status::Invalid("--out must name a folder");
+  config->metrics_port = absl::GetFlag(FLAGS_metrics_port);
+  if (config->metrics_port < -1 || config->metrics_port > 65535) {
+    return Status::Invalid("--metrics_port must be 0..65535, or -1 to serve none, got " +
+                           std::to_string(config->metrics_port));
+  }
+  return Status();
+}
+
+// As a shell takes it for one word.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/,=:+@%";
+  if (word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& RunFlags() {
+  static const std::vector<std::string_view> kFlags = {
+      "seed",   "trace",     "requests", "steps", "duration", "faults", "until",        "level",
+      "policy", "page_size", "pages",    "rows",  "backend",  "out",    "metrics_port", "json"};
+  return kFlags;
+}
+
+Result<RunConfig> ReadRunConfig() {
+  RunConfig config;
+  config.campaign.seed = absl::GetFlag(FLAGS_seed);
+  config.campaign.trace = absl::GetFlag(FLAGS_trace);
+  if (Status status = ReadSizes(&config.campaign); !status.ok()) return status;
+  if (Status status = ReadPolicy(&config.campaign); !status.ok()) return status;
+  if (Status status = ReadFaults(&config.campaign); !status.ok()) return status;
+  if (Status status = ReadWords(&config); !status.ok()) return status;
+  config.campaign.log_dir = config.out;
+  return config;
+}
+
+std::string CommandOf(const CampaignConfig& config) {
+  std::string text = "kvfence run --seed=" + std::to_string(config.seed);
+  const auto add = [&](const char* name, uint64_t value) {
+    if (value != 0) text += " --" + std::string(name) + "=" + std::to_string(value);
+  };
+  if (!config.trace.empty()) text += " --trace=" + Quoted(config.trace);
+  add("requests", config.requests);
+  add("steps", config.steps);
+  add("duration", config.duration_seconds);
+  add("page_size", config.page_size);
+  add("pages", config.pages);
+  add("rows", config.rows);
+  std::string faults;
+  for (const std::string& kind : config.faults) faults += (faults.empty() ? "" : ",") + kind;
+  if (faults != "all") text += " --faults=" + Quoted(faults);
+  if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
+  if (config.policy == Policy::kLog) text += " --policy=log";
+  if (config.policy == Policy::kStop) text += " --policy=stop";
+  if (config.until_complete) text += " --until=complete";
+  return text;
+}
+
+}  // namespace kvfence::tools
