@@ -286,13 +286,19 @@ void Ledger::Impl::UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only,
         users->push_back({.record = record.get(), .row = row, .at = m.at, .pool = m.pool});
       });
     }
-    if (p.last_use <= record->step) continue;
-    for (const ledger::LetGo& gone : record->let_go) {
-      if (gone.page != page || pages_.space_of(gone.pool) != space) continue;
-      if (!record->clean(gone.row)) continue;
-      users->push_back({.record = record.get(), .row = gone.row, .at = gone.at, .pool = gone.pool});
+    if (p.last_use > record->step) {
+      for (const ledger::LetGo& gone : record->let_go) {
+        if (gone.page != page || pages_.space_of(gone.pool) != space) continue;
+        if (!record->clean(gone.row)) continue;
+        users->push_back(
+            {.record = record.get(), .row = gone.row, .at = gone.at, .pool = gone.pool});
+      }
     }
   }
+  // Rows fail in launch order, whichever way they were found.
+  std::sort(users->begin(), users->end(), [](const User& a, const User& b) {
+    return std::pair(a.record->step, a.row) < std::pair(b.record->step, b.row);
+  });
 }
 
 bool Ledger::Impl::FailUsers(uint32_t pool, uint32_t page, bool unconfirmed_only, NameId loading) {

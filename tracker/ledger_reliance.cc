@@ -10,6 +10,9 @@
 namespace kvfence {
 namespace {
 
+// No page ever has it (I-2).
+constexpr Tag kNeverTag = 0xFFFFFFFFu;
+
 // The slots [first, last) of logical page `at` that tokens [begin, end) lie in.
 SlotRange SlotsIn(uint64_t at, uint64_t page_size, uint64_t begin, uint64_t end) {
   const uint64_t start = at * page_size;
@@ -57,7 +60,9 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
                other ? digest.value() : inc.identity.value(),
                other ? entry.digest.value() : entry.identity.value());
   }
-  return {.tag = entry.tag, .stamp = index_.Expected(slot, 0)};
+  // The tag of another page may be one that this page is yet to reach: it must not match then.
+  const Tag tag = elsewhere && entry.tag > now ? kNeverTag : entry.tag;
+  return {.tag = tag, .stamp = index_.Expected(slot, 0)};
 }
 
 bool Ledger::Impl::Reliable(uint32_t pool, const Page& page, uint32_t reader,

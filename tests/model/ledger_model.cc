@@ -244,7 +244,8 @@ void LedgerModel::On(const ShareEvent& event) {
         if (k.identity != requests.at(*req).identity) {
           Say(Reason::kKeyMismatch, *req, pool, page, logical);
         }
-        want.tag = k.tag;
+        const bool elsewhere = k.page != page || k.pool != pool;
+        want.tag = elsewhere && k.tag > p.tag ? 0xFFFFFFFFu : k.tag;
         want.stamp = k.stamp;
       }
     }

@@ -473,7 +473,6 @@ void LedgerModel::JudgeHole(LaunchedStep& step, uint32_t index, uint32_t pool, u
   v.req = row.req;
   v.row = row.row.value();
   v.pool = pool;
-  v.at = static_cast<int64_t>(at);
   v.page = e.page;
   findings.insert(Text(v));
   holes_ = true;
@@ -555,7 +554,6 @@ void LedgerModel::FailReaders(const LaunchedStep& failed, const LaunchedRow& row
           v.req = reader.req;
           v.row = reader.row.value();
           v.pool = h.pool;
-          v.at = static_cast<int64_t>(h.at);
           v.page = h.page;
           findings.insert(Text(v));
           FailRow(later, i, Reason::kNotCommitted);
