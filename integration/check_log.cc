@@ -18,9 +18,8 @@ using Json = nlohmann::ordered_json;
 void PlayAll(EventLogReader* reader, Fence* fence, CheckTruth* truth, Expectations* expectations,
              CheckReport* report) {
   TargetNames<Fence> names(fence);
-  Player<Fence> player(fence, fence->config(), truth, [&](StepId step, Row row) {
-    return expectations->Named(step, row);
-  });
+  Player<Fence> player(fence, fence->config(), truth,
+                       [&](StepId step, Row row) { return expectations->Named(step, row); });
   LogRecord record;
   for (;;) {
     const Result<bool> more = reader->Next(&names, &record);
@@ -37,8 +36,8 @@ void PlayAll(EventLogReader* reader, Fence* fence, CheckTruth* truth, Expectatio
     }
     ++report->events;
     if (const Status status = player.Play(record.event); !status.ok()) {
-      report->error = reader->Where() + ":1: expected an event that the fence accepts: " +
-                      status.message();
+      report->error =
+          reader->Where() + ":1: expected an event that the fence accepts: " + status.message();
       return;
     }
     if (const auto* retire = std::get_if<RetireEvent>(&record.event)) {
@@ -57,8 +56,8 @@ Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
   auto fence = Fence::Create(config, sinks);
   if (!fence.ok()) {
     return Status(fence.status().code(),
-                  reader->Where() + ":1: expected a header that a fence accepts: " +
-                      fence.status().message());
+                  reader->Where() +
+                      ":1: expected a header that a fence accepts: " + fence.status().message());
   }
   Fence* const live = fence.value().get();
   expectations.set_names([live](NameId name) { return live->NameOf(name); });

@@ -28,9 +28,8 @@ std::string Expectations::NameOf(RequestId req) const {
 }
 
 bool Expectations::Covered(const Violation& violation) const {
-  return std::ranges::any_of(
-      expects_[static_cast<size_t>(violation.reason)],
-      [&](const Met& met) { return Agrees(met.expect.expect, violation); });
+  return std::ranges::any_of(expects_[static_cast<size_t>(violation.reason)],
+                             [&](const Met& met) { return Agrees(met.expect.expect, violation); });
 }
 
 void Expectations::OnViolation(const Violation& violation) {
@@ -54,9 +53,8 @@ void Expectations::OnExpect(const LogExpect& expect) {
     return;
   }
   const auto reason = static_cast<size_t>(expect.reason);
-  const bool met = std::ranges::any_of(by_reason_[reason], [&](size_t i) {
-    return Agrees(expect, violations_[i].violation);
-  });
+  const bool met = std::ranges::any_of(
+      by_reason_[reason], [&](size_t i) { return Agrees(expect, violations_[i].violation); });
   expects_[reason].push_back({std::move(logged), met});
 }
 

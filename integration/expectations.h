@@ -1,8 +1,9 @@
 // Holds a log's `expect` lines against the violations that its events made.
 //
-// An `expect` is met if, by its line, a violation that agrees with all its keys has been reported; it
-// covers every violation that agrees, before it or after it. `clean` is met if all violations up to
-// its line are covered, by whichever line of the log. So coverage is decided when the log has ended.
+// An `expect` is met if, by its line, a violation that agrees with all its keys has been reported;
+// it covers every violation that agrees, before it or after it. `clean` is met if all violations up
+// to its line are covered, by whichever line of the log. So coverage is decided when the log has
+// ended.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // The last table of each batch row as a log has shown it, per rank and pool.
 //
 // It's what `patch` lines build on, and what tells at which step a row's table or binding last
-// changed, to the letter of the log. Invariant: null entries at a table's end are never kept, so two
-// tables are the same if their words are; the fence's sanitising never reaches these words.
+// changed, to the letter of the log. Invariant: null entries at a table's end are never kept, so
+// two tables are the same if their words are; the fence's sanitising never reaches these words.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,7 @@ class RowTables {
     StepId changed;
     std::vector<std::vector<int64_t>> tables;  // [pool]
   };
-  static uint64_t KeyOf(RankId rank, Row row) {
-    return uint64_t{rank.value()} << 32 | row.value();
-  }
+  static uint64_t KeyOf(RankId rank, Row row) { return uint64_t{rank.value()} << 32 | row.value(); }
 
   const FenceConfig& config_;
   std::unordered_map<uint64_t, Line> lines_;

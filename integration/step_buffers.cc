@@ -34,8 +34,7 @@ void StepBuffers::Write(Arrays* arrays, PoolId pool, size_t line, std::span<cons
   arrays->used[line] = table.size();
 }
 
-std::span<const SlotRun> StepBuffers::RunsOf(PoolId pool, const LogStep& step,
-                                             size_t index) const {
+std::span<const SlotRun> StepBuffers::RunsOf(PoolId pool, const LogStep& step, size_t index) const {
   const bool live = index < step.rows.size();
   const auto& writes = live ? step.rows[index].writes : step.pads[index - step.rows.size()].writes;
   for (const LogWrites& one : writes) {
@@ -133,9 +132,9 @@ Status StepBuffers::Fill(const LogStep& step, const RowTables& tables) {
     if (!Touches(pool)) continue;
     const uint64_t width = WidthOf(pool);
     if (lines_.size() * width > kMaxStepWords) {
-      return Status(StatusCode::kResourceExhausted,
-                    "a step of " + std::to_string(lines_.size()) + " rows of " +
-                        std::to_string(width) + " entries is too large to play");
+      return Status(StatusCode::kResourceExhausted, "a step of " + std::to_string(lines_.size()) +
+                                                        " rows of " + std::to_string(width) +
+                                                        " entries is too large to play");
     }
     FillTable(pool, step.rank, tables);
     FillSlots(pool, step);

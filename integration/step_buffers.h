@@ -3,8 +3,8 @@
 // Tables, write slots and lengths are laid out as an engine would have them on the device: dense
 // tables reached through a row map, slots in one list per pool. The fence reads them at Step and
 // again at Confirm, and makes failing rows harmless in them. Invariant: no line of a log makes them
-// larger than kMaxStepWords; of a write run that is longer than the step has tokens only one surplus
-// slot is kept, which is enough to be found.
+// larger than kMaxStepWords; of a write run that is longer than the step has tokens only one
+// surplus slot is kept, which is enough to be found.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class StepBuffers {
 
  private:
   struct Arrays {
-    std::vector<int64_t> entries;   // [rows of the step][width]
-    std::vector<uint64_t> used;     // [rows of the step] entries that may not be null
+    std::vector<int64_t> entries;  // [rows of the step][width]
+    std::vector<uint64_t> used;    // [rows of the step] entries that may not be null
     std::vector<int64_t> slots;
     std::vector<int64_t> slots_begin;  // [config rows + 1]
   };
@@ -56,9 +56,9 @@ class StepBuffers {
   std::span<const SlotRun> RunsOf(PoolId pool, const LogStep& step, size_t index) const;
 
   const FenceConfig& config_;
-  std::vector<Arrays> arrays_;   // [pool]
-  std::vector<Row> lines_;       // rows of the step, live ones first
-  std::vector<int32_t> row_map_; // batch row -> line, -1: not in the step
+  std::vector<Arrays> arrays_;    // [pool]
+  std::vector<Row> lines_;        // rows of the step, live ones first
+  std::vector<int32_t> row_map_;  // batch row -> line, -1: not in the step
   std::vector<int64_t> lengths_;
   uint64_t touched_ = 0;
   std::vector<RowPlan> rows_;

@@ -78,10 +78,9 @@ std::vector<RunList::Run> RunList::Slice(uint32_t first, uint32_t n) const {
 }
 
 bool RunList::Same(const RunList& other, uint32_t first, uint32_t n) const {
-  return std::ranges::equal(
-      Slice(first, n), other.Slice(first, n), [](const Run& a, const Run& b) {
-        return a.first == b.first && a.n == b.n && a.id == b.id;
-      });
+  return std::ranges::equal(Slice(first, n), other.Slice(first, n), [](const Run& a, const Run& b) {
+    return a.first == b.first && a.n == b.n && a.id == b.id;
+  });
 }
 
 }  // namespace kvfence

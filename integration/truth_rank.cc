@@ -203,8 +203,8 @@ void CheckTruth::Rank::On(const UnpinEvent& e) {
 
 // --- content -------------------------------------------------------------------------------------
 
-// Attention of launched, not yet confirmed steps may be reading the page: rows that read slots whose
-// content changes read wrongly.
+// Attention of launched, not yet confirmed steps may be reading the page: rows that read slots
+// whose content changes read wrongly.
 void CheckTruth::Rank::Outside(uint32_t pool, int64_t number,
                                const std::function<void(Page*)>& change) {
   Page* const page = PageOf(pool, number);

@@ -12,7 +12,6 @@ bool Skipped(const PoolConfig& pool, int64_t slot) {
   return pool.skip_slot ? slot == *pool.skip_slot : slot < 0;
 }
 
-
 // Does the rank hold this position of an interleaved pool?
 bool Held(const PoolConfig& pool, uint32_t rank, uint64_t position) {
   return pool.interleave_ranks == 0 ||
@@ -282,8 +281,8 @@ void CheckTruth::Rank::Void(Launch* launch, LaunchedRow* row) {
   row->failed = true;
   for (size_t i = row->writes_begin; i < row->writes_end; ++i) {
     const Written& w = launch->writes[i];
-    const auto pool = static_cast<uint32_t>(std::ranges::find(space_of_, w.space) -
-                                            space_of_.begin());
+    const auto pool =
+        static_cast<uint32_t>(std::ranges::find(space_of_, w.space) - space_of_.begin());
     Page* const page = PageOf(pool, w.page);
     if (page == nullptr) continue;
     for (const RunList::Run& run : page->runs.Slice(w.first, w.n)) {

@@ -144,10 +144,10 @@ TEST(CheckTruth, ForksShareUntilOneWrites) {
   const std::string each =
       RowOf(0, "R", 1, "1,2", 7, "10") + "," + RowOf(1, "F", 1, "1,5", 7, "22");
   EXPECT_EQ(Wrong(Header() + fork + cow + Step(2, each)), 0u);
-  EXPECT_EQ(Wrong(Header() + fork + Step(2, RowOf(0, "R", 1, "1,2", 7, "10")) +
-                  Step(3, RowOf(1, "F", 1, "1,2", 7, "10")) +
-                  Step(4, RowOf(0, "R", 1, "1,2", 8, "11"))),
-            1u)
+  EXPECT_EQ(
+      Wrong(Header() + fork + Step(2, RowOf(0, "R", 1, "1,2", 7, "10")) +
+            Step(3, RowOf(1, "F", 1, "1,2", 7, "10")) + Step(4, RowOf(0, "R", 1, "1,2", 8, "11"))),
+      1u)
       << "F wrote over R's token";
 }
 
@@ -160,10 +160,10 @@ TEST(CheckTruth, RejectedSpeculationIsWrittenAnew) {
 }
 
 TEST(CheckTruth, DraftSlotsAreNobodysUntilWritten) {
-  EXPECT_EQ(Wrong(Header() + kPrefill +
-                  Step(2, RowOf(0, "R", 1, "1,2", 7, "10,11", R"(,"draft":1)")) +
-                  Step(3, RowOf(0, "R", 1, "1,2", 8, "11"))),
-            0u);
+  EXPECT_EQ(
+      Wrong(Header() + kPrefill + Step(2, RowOf(0, "R", 1, "1,2", 7, "10,11", R"(,"draft":1)")) +
+            Step(3, RowOf(0, "R", 1, "1,2", 8, "11"))),
+      0u);
   // A draft slot in another's page destroys it.
   EXPECT_EQ(Wrong(Header() + kPrefill + Begin("S", "3") +
                   Step(2, RowOf(1, "S", 1, "3", 1, "12,4", R"(,"draft":1)")) +
@@ -174,8 +174,9 @@ TEST(CheckTruth, DraftSlotsAreNobodysUntilWritten) {
 TEST(CheckTruth, WindowsLookNoFurtherBack) {
   const std::string window = R"(,"window":3)";
   // Page 1 (positions 0..3) belongs to another by now; the last 3 tokens lie in page 2.
-  const std::string log = kPrefill + R"({"ev":"drop","req":"R","at":0,"n":1})"
-                                     "\n" +
+  const std::string log = kPrefill +
+                          R"({"ev":"drop","req":"R","at":0,"n":1})"
+                          "\n" +
                           Begin("S", "1") + Step(2, RowOf(1, "S", 1, "1", 1, "4"));
   EXPECT_EQ(Wrong(Header("", window) + log + Step(3, RowOf(0, "R", 1, "1,2", 7, "10"))), 0u);
   EXPECT_EQ(Wrong(Header() + log + Step(3, RowOf(0, "R", 1, "1,2", 7, "10"))), 1u);
@@ -201,8 +202,9 @@ TEST(CheckTruth, TransfersBringWhatTheySay) {
   EXPECT_EQ(Wrong(Header() + kLoad + kArrives + bad + Step(1, kUse)), 1u);
   EXPECT_EQ(Wrong(Header() + kLoad + ok + Step(1, kUse)), 1u);
   EXPECT_EQ(Wrong(Header() + kLoad + ok + kArrives + Step(1, kUse)), 0u) << "late, but there";
-  const std::string late = kLoad + R"({"ev":"release","req":"R"})"
-                                   "\n" +
+  const std::string late = kLoad +
+                           R"({"ev":"release","req":"R"})"
+                           "\n" +
                            Begin("S", "1") + Step(1, RowOf(0, "S", 2, "1", 2, "[4,2]")) + kArrives;
   EXPECT_EQ(Wrong(Header() + late + Step(2, RowOf(0, "S", 1, "1", 3, "6"))), 1u)
       << "R's transfer landed in S's page";
@@ -222,9 +224,9 @@ TEST(CheckTruth, LayerwiseLoadsAreJudgedAtConfirm) {
 TEST(CheckTruth, AMoverThatWritesWhileAttentionReadsIsWrong) {
   const std::string other = R"({"ev":"write","page":1,"first":1,"n":1,"as":null})"
                             "\n";
-  EXPECT_EQ(Wrong(Header() + kPrefill + Launch(2, RowOf(0, "R", 1, "1,2", 7, "10")) + other +
-                  End(2)),
-            1u);
+  EXPECT_EQ(
+      Wrong(Header() + kPrefill + Launch(2, RowOf(0, "R", 1, "1,2", 7, "10")) + other + End(2)),
+      1u);
   EXPECT_EQ(Wrong(Header() + kPrefill + Launch(2, RowOf(0, "R", 1, "1,2", 7, "10")) +
                   "{\"ev\":\"confirm\",\"step\":2}\n" + other + "{\"ev\":\"retire\",\"step\":2}\n"),
             0u)
@@ -270,9 +272,10 @@ TEST(CheckTruth, PrefixTablesAreReadInsteadOfFirstEntries) {
   const std::string row = RowOf(0, "R", 1, "9,2", 7, "10");
   EXPECT_EQ(Wrong(Header() + kPrefill + Step(2, row)), 1u);
   EXPECT_EQ(Wrong(Header() + kPrefill + Step(2, row, R"(,"prefix":{"rows":[0],"table":[1]})")), 0u);
-  EXPECT_EQ(Wrong(Header() + kPrefill + Step(2, RowOf(0, "R", 1, "1,2", 7, "10"),
-                                             R"(,"prefix":{"rows":[0],"table":[2]})")),
-            1u);
+  EXPECT_EQ(
+      Wrong(Header() + kPrefill +
+            Step(2, RowOf(0, "R", 1, "1,2", 7, "10"), R"(,"prefix":{"rows":[0],"table":[2]})")),
+      1u);
 }
 
 TEST(CheckTruth, SlotTablesAreReadTokenByToken) {
@@ -294,7 +297,8 @@ TEST(CheckTruth, InterleavedRanksHoldTheirOwnPositions) {
     return Launch(1, RowOf(0, "R", 4, "1", 4, write), on) + "{\"ev\":\"confirm\",\"step\":1" + on +
            "}\n";
   };
-  const std::string settle = "{\"ev\":\"retire\",\"step\":1}\n{\"ev\":\"retire\",\"step\":1,\"rank\":1}\n";
+  const std::string settle =
+      "{\"ev\":\"retire\",\"step\":1}\n{\"ev\":\"retire\",\"step\":1,\"rank\":1}\n";
   EXPECT_EQ(Wrong(header + begin + step(0, "4,-1,6,-1") + step(1, "-1,5,-1,7") + settle), 0u);
   EXPECT_EQ(Wrong(header + begin + step(0, "-1,5,-1,7") + step(1, "4,-1,6,-1") + settle), 4u)
       << "wrong on both ranks, counted once";

@@ -55,12 +55,13 @@ class OpenFence {
     return Status();
   }
   // Before this returns, the step's arrays are those that confirm reads.
-  Status Confirm(const ConfirmEvent&) {
+  Status Confirm(const ConfirmEvent& e) {
+    confirmed_.insert(e.step);
     confirmed_words.clear();
     if (step.pools.empty()) return Status();
     const TableView& table = step.pools[0].table;
-    for (uint64_t i = 0; i < table.entries_size; ++i) confirmed_words.push_back(table.entries.Get(i));
-    confirmed = true;
+    for (uint64_t i = 0; i < table.entries_size; ++i)
+      confirmed_words.push_back(table.entries.Get(i));
     return Status();
   }
   Result<Settlement> Retire(const RetireEvent& e) {
@@ -75,7 +76,7 @@ class OpenFence {
   }
   CheckSet RowReasons(StepId at, RankId, Row row) const {
     const std::pair<uint64_t, uint32_t> key{at.value(), row.value()};
-    const bool late = confirmed && fail_at_confirm.contains(key);
+    const bool late = confirmed_.contains(at) && fail_at_confirm.contains(key);
     return fail_at_step.contains(key) || late ? CheckSet(Reason::kUnverified) : CheckSet();
   }
 
@@ -84,9 +85,9 @@ class OpenFence {
   StepEvent step{};  // the last one; its views live as long as the player's step is open
   std::vector<RowPlan> plans;
   std::vector<int64_t> confirmed_words;
-  bool confirmed = false;
 
  private:
+  std::set<StepId> confirmed_;
   LogNames names_;
   std::map<NameId, uint32_t> latest_;
   std::map<StepId, std::vector<RowPlan>> rows_;

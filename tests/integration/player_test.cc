@@ -37,7 +37,8 @@ struct Play {
     const TableView& view = fence.step.pools[pool].table;
     const auto line = static_cast<uint64_t>(view.row_map.Get(row));
     std::vector<int64_t> words;
-    for (uint64_t i = 0; i < view.width; ++i) words.push_back(view.entries.Get(line * view.stride + i));
+    for (uint64_t i = 0; i < view.width; ++i)
+      words.push_back(view.entries.Get(line * view.stride + i));
     return words;
   }
   std::vector<int64_t> Slots(size_t pool, uint32_t row) const {
@@ -59,8 +60,8 @@ const std::string kOne =
     "\n{\"ev\":\"admit\",\"req\":\"R\"}\n{\"ev\":\"row\",\"row\":2,\"req\":\"R\"}\n";
 
 std::string StepOf(int step, const std::string& what) {
-  return R"({"ev":"step","step":)" + std::to_string(step) + R"(,"rows":[{"row":2,"req":"R","new":2,)" +
-         what + "}]}\n";
+  return R"({"ev":"step","step":)" + std::to_string(step) +
+         R"(,"rows":[{"row":2,"req":"R","new":2,)" + what + "}]}\n";
 }
 
 TEST(Player, LaysOutTablesSlotsAndLengths) {
@@ -141,13 +142,14 @@ TEST(Player, ConfirmPutsTheOtherTableInPlace) {
 }
 
 TEST(Player, PoolsThatARowDoesNotTouchAreLeftOut) {
-  Play play(R"({"kvfence_log":1,"pools":[{"name":"a","pages":16,"page_size":4},{"name":"b",)"
-            R"("pages":16,"page_size":4},{"name":"c","pages":16,"page_size":4,"width":2}],)"
-            R"("rows":4,"width":4})"
-            "\n{\"ev\":\"admit\",\"req\":\"R\"}\n"
-            R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":1,"tables":{"a":[1],"c":[2]},)"
-            R"("len":1,"writes":{"c":[8],"a":[4]}},)"
-            R"({"row":3,"req":"R","new":1,"tables":{"a":[3]},"len":1,"writes":{"a":[12]}}]})");
+  Play play(
+      R"({"kvfence_log":1,"pools":[{"name":"a","pages":16,"page_size":4},{"name":"b",)"
+      R"("pages":16,"page_size":4},{"name":"c","pages":16,"page_size":4,"width":2}],)"
+      R"("rows":4,"width":4})"
+      "\n{\"ev\":\"admit\",\"req\":\"R\"}\n"
+      R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":1,"tables":{"a":[1],"c":[2]},)"
+      R"("len":1,"writes":{"c":[8],"a":[4]}},)"
+      R"({"row":3,"req":"R","new":1,"tables":{"a":[3]},"len":1,"writes":{"a":[12]}}]})");
   ASSERT_EQ(play.fence.step.pools.size(), 2u);
   EXPECT_EQ(play.fence.step.pools[1].pool, PoolId(2));
   EXPECT_EQ(play.fence.step.pools[1].table.width, 2u);

@@ -50,15 +50,15 @@ enum class SanitiseMode : uint32_t {
 struct TableView {
   TableLayout layout = TableLayout::kDense;
   SanitiseMode sanitise = SanitiseMode::kInPlace;
-  IntArray entries;
+  IntArray entries{};
   uint64_t entries_size = 0;  // how many integers `entries` has: nothing beyond is touched
   uint64_t stride = 0;        // dense: integers from one row to the next
   uint64_t width = 0;         // dense: entries of a row that may be read
   uint32_t rows = 0;          // rows that the table (or indptr) has
-  IntArray indptr;            // csr: rows + 1
-  IntArray last_page_len;     // csr: rows, valid tokens in the last page
-  IntArray row_map;           // optional: batch row -> table row (req_pool_indices, idx_mapping)
-  IntArray saved;             // kRestore: as large as `entries`
+  IntArray indptr{};          // csr: rows + 1
+  IntArray last_page_len{};   // csr: rows, valid tokens in the last page
+  IntArray row_map{};         // optional: batch row -> table row (req_pool_indices, idx_mapping)
+  IntArray saved{};           // kRestore: as large as `entries`
   // Entry decode, for engines that pack flags, split pages into kernel blocks or list slots:
   // u = (entry & mask) / divisor; page = u / entries_per_page, and the entry with index i of a row
   // must have u % entries_per_page == i % entries_per_page. A negative entry is no page at all.
@@ -70,16 +70,16 @@ struct TableView {
 // Write slots, one per new token, row by row: those of row r are slots[indptr[r] .. indptr[r+1]).
 // Negative (or the pool's skip slot): the token is not written.
 struct SlotView {
-  IntArray slots;
+  IntArray slots{};
   uint64_t slots_size = 0;
-  IntArray indptr;  // rows + 1; query_start_loc
+  IntArray indptr{};  // rows + 1; query_start_loc
   uint32_t rows = 0;
 };
 
 // Length of each batch row as attention uses it, new tokens included. For csr tables it may be
 // absent: then last_page_len and indptr say it.
 struct LengthView {
-  IntArray values;
+  IntArray values{};
   uint32_t rows = 0;
 };
 

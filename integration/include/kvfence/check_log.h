@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "kvfence/event_log.h"
-#include "kvfence/finding.h"
 #include "kvfence/fence.h"
+#include "kvfence/finding.h"
 #include "kvfence/status.h"
 
 namespace kvfence {
 
 struct CheckOptions {
-  std::optional<Level> level{};    // instead of the header's
-  CheckSet disabled{};             // checks taken out, to see what only they find
-  bool truth = true;               // count wrong reads that were published
-  std::function<bool()> more{};    // as EventLogReaderOptions
+  std::optional<Level> level{};  // instead of the header's
+  CheckSet disabled{};           // checks taken out, to see what only they find
+  bool truth = true;             // count wrong reads that were published
+  std::function<bool()> more{};  // as EventLogReaderOptions
   // Called for each violation as it's found, with its line and the request's name.
   std::function<void(uint64_t line, const Violation&, std::string_view req)> on_violation{};
   std::vector<EventSink*> sinks{};  // further sinks of the fence
