@@ -38,7 +38,9 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
       return {};
     }
     made.page = static_cast<uint32_t>(event.page->value());
-    made.tag = pages_.at(pool, made.page).tag;
+    // A page that isn't live has no generation to promise: the entry is stale from the start.
+    const Tag now = pages_.at(pool, made.page).tag;
+    made.tag = TagLive(now) ? now : now - 1;
     made.identity = event.identity.value_or(index_.at(from).identity);
     if (made.digest == NameId()) made.digest = index_.at(from).digest;
     made.stamps = {index_.Expected(from, 0)};

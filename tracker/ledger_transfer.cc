@@ -170,10 +170,9 @@ void Ledger::Impl::EndPin(uint32_t pin_slot, bool ok) {
   }
   const std::vector<ledger::PinPage> parts = std::move(pins_.at(pin_slot).pages);
   pins_.End(pin_slot);
-  for (const ledger::PinPage& part : parts) {
-    LandCopy(part, pool, ok, dir, req);
-    MaybeGiveBack(pool, part.page);
-  }
+  // All is compared before anything goes back: a page may stand in the copy twice.
+  for (const ledger::PinPage& part : parts) LandCopy(part, pool, ok, dir, req);
+  for (const ledger::PinPage& part : parts) MaybeGiveBack(pool, part.page);
 }
 
 void Ledger::Impl::LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir,

@@ -368,6 +368,7 @@ void LedgerModel::On(const PublishEvent& event) {
     }
     made.page = event.page->value();
     made.tag = pages[pool][made.page].tag;
+    if (!TagLive(made.tag)) --made.tag;
     made.stamp = from->second.stamp;
     made.identity = event.identity.value_or(from->second.identity);
     if (*event.from_key != event.key && from->second.published) moved = *event.from_key;

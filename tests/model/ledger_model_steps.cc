@@ -126,8 +126,10 @@ void LedgerModel::On(const UnpinEvent& event) {
         }
         if (!part.written.empty() && !Any(p)) p.stamp = kNoStamp;
       }
-      MaybeGiveBack(c.pool, part.page);
     }
+  }
+  for (const Copying& c : ending) {
+    for (const Pinned& part : c.pages) MaybeGiveBack(c.pool, part.page);
   }
 }
 
