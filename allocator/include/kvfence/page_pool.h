@@ -87,7 +87,7 @@ struct PoolCounts {
   uint64_t draining = 0;
   uint64_t quarantined = 0;
   uint64_t retired = 0;
-  uint64_t pinned = 0;  // pages with a pin, in whatever state
+  uint64_t pinned = 0;  // pages of the space with a pin, in whatever state
 };
 
 // The first thing that an audit found wrong with our own books.
