@@ -28,30 +28,30 @@ struct EngineConfig {
   uint64_t seed = 1;
   uint64_t pages = 1024;  // the null page counted
   uint64_t page_size = 16;
-  uint64_t rows = 16;          // requests in one batch
-  uint64_t width = 0;          // table entries per row; 0: what the pool or the trace can need
-  uint64_t token_budget = 512; // new tokens of one step, over all rows
-  uint64_t max_chunk = 0;      // new tokens of one row in one step; 0: the budget
+  uint64_t rows = 16;           // requests in one batch
+  uint64_t width = 0;           // table entries per row; 0: what the pool or the trace can need
+  uint64_t token_budget = 512;  // new tokens of one step, over all rows
+  uint64_t max_chunk = 0;       // new tokens of one row in one step; 0: the budget
   bool prefix_cache = true;
   ReuseOrder reuse = ReuseOrder::kLifo;
-  uint64_t reach_tile = 4;     // the kernel touches table entries up to a multiple of this
+  uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
   std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
   bool pad_batches = true;
-  uint64_t abort_per_mille = 0;     // requests that their client takes back, at a seeded moment
-  uint64_t ms_per_step = 0;         // trace time that a step takes; 0: requests arrive at once
-  uint64_t quarantine_steps = 64;   // a suspect page without holders rests this long
-  uint64_t max_steps = 0;           // 0: until all requests have ended
-  Policy policy = Policy::kAbort;   // kRecompute: a failed request starts again
-  bool ground_truth = true;         // compare each token with the request's golden run
-  bool judge_raw = false;           // RowOutcome::raw_wrong before sanitising (campaigns; doubles
-                                    // the simulated kernel's work)
+  uint64_t abort_per_mille = 0;    // requests that their client takes back, at a seeded moment
+  uint64_t ms_per_step = 0;        // trace time that a step takes; 0: requests arrive at once
+  uint64_t quarantine_steps = 64;  // a suspect page without holders rests this long
+  uint64_t max_steps = 0;          // 0: until all requests have ended
+  Policy policy = Policy::kAbort;  // kRecompute: a failed request starts again
+  bool ground_truth = true;        // compare each token with the request's golden run
+  bool judge_raw = false;          // RowOutcome::raw_wrong before sanitising (campaigns; doubles
+                                   // the simulated kernel's work)
 };
 
 // What the fence calls the engine's requests and identities. Where a function is empty, numbers
 // from 1 are used (a recording needs the fence's interned names).
 struct EngineNames {
-  std::function<NameId(const std::string&)> name{};      // "r0", "r1" ... by place in the trace
-  std::function<IdentityId(uint32_t)> identity{};        // by TraceRequest::identity
+  std::function<NameId(const std::string&)> name{};  // "r0", "r1" ... by place in the trace
+  std::function<IdentityId(uint32_t)> identity{};    // by TraceRequest::identity
 };
 
 // Pools, rows and habits of this engine, as the fence wants to know them.
@@ -85,5 +85,9 @@ class Engine {
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+class SwitchedTracker;
+extern template class Engine<NoopTracker>;
+extern template class Engine<SwitchedTracker>;
 
 }  // namespace kvfence

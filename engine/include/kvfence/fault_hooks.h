@@ -27,7 +27,7 @@ inline constexpr RequestIndex kNoRequest = 0xFFFFFFFFu;
 struct StepRow {
   Row row;
   RequestIndex request = kNoRequest;  // kNoRequest: a padded row
-  RequestId id;                       // its incarnation
+  RequestId id{};                     // its incarnation
   uint64_t length_before = 0;         // tokens that earlier steps left in the cache
   uint64_t new_tokens = 0;            // tokens of this step (a padded row has one, never written)
   uint64_t covered = 0;               // table entries that length_before + new_tokens needs
@@ -69,7 +69,7 @@ class FaultSurface {
   // The latest incarnation; null when the request isn't running.
   virtual RequestId IdOf(RequestIndex request) const = 0;
   virtual std::span<const PageId> PagesOf(RequestIndex request) const = 0;  // by logical page
-  virtual uint64_t LengthOf(RequestIndex request) const = 0;  // tokens in the cache
+  virtual uint64_t LengthOf(RequestIndex request) const = 0;                // tokens in the cache
   // Running requests that map the page, oldest first.
   virtual std::vector<RequestIndex> HoldersOf(PageId page) const = 0;
   virtual PageState StateOf(PageId page) const = 0;

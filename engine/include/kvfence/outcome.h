@@ -16,7 +16,7 @@ namespace kvfence {
 struct RowOutcome {
   Row row;
   RequestIndex request = kNoRequest;
-  RequestId id;
+  RequestId id{};
   // What the kernels would have read, had nothing been sanitised, is not what the golden run read
   // (judged in full only with EngineConfig::judge_raw; else it's token_wrong).
   bool raw_wrong = false;

@@ -1,7 +1,7 @@
 // Request traces: the Mooncake JSON Lines format, and a seeded generator of the same shape.
 //
-// One request a line: `timestamp` (ms), `input_length` and `output_length` (tokens), `hash_ids`, one
-// id per prefix block of kTraceBlock tokens (the last one may be cut short). Equal ids at equal
+// One request a line: `timestamp` (ms), `input_length` and `output_length` (tokens), `hash_ids`,
+// one id per prefix block of kTraceBlock tokens (the last one may be cut short). Equal ids at equal
 // places stand for equal tokens, so requests that begin with the same ids share a prefix.
 #pragma once
 
@@ -19,8 +19,8 @@ inline constexpr uint64_t kTraceBlock = 512;  // tokens
 
 struct TraceRequest {
   uint64_t timestamp_ms = 0;
-  uint32_t input_length = 0;   // >= 1
-  uint32_t output_length = 0;  // >= 1
+  uint32_t input_length = 0;       // >= 1
+  uint32_t output_length = 0;      // >= 1
   std::vector<uint64_t> hash_ids;  // ceil(input_length / kTraceBlock)
   uint32_t identity = 0;           // index of the adapter, salt ... it runs with
 };
@@ -30,18 +30,19 @@ Result<std::vector<TraceRequest>> ReadTrace(const std::string& path);
 // `name` stands for the file in messages.
 Result<std::vector<TraceRequest>> ReadTrace(std::istream& in, const std::string& name);
 
-// The shape of generated traffic. Lengths are drawn so that half the requests lie below the median
-// and the tail falls off as in chat traffic; all by integer arithmetic.
+// The shape of generated traffic: conversations whose turns repeat all that was said before, many
+// of them beginning with one of a few system prompts. Half the drawn lengths lie below the median
+// and the tail falls off as in chat traffic (log-normal, roughly, by integer arithmetic).
 struct TraceShape {
   uint64_t requests = 300;
   uint64_t seed = 1;
-  uint32_t median_input = 400;    // tokens
-  uint32_t largest_input = 6000;
+  uint32_t median_message = 120;  // tokens that a turn adds to the prompt
+  uint32_t largest_input = 4000;  // a conversation ends when its prompt would be longer
   uint32_t median_output = 24;
   uint32_t largest_output = 160;
-  uint32_t conversations = 24;    // at one time; a later turn repeats the blocks of the earlier ones
-  uint32_t system_prompts = 3;    // shared first blocks
-  uint32_t identities = 1;
+  uint32_t conversations = 24;  // under way at one time
+  uint32_t system_prompts = 3;  // of one or two blocks
+  uint32_t identities = 1;      // adapters, drawn per conversation
   uint64_t mean_gap_ms = 300;
 };
 std::vector<TraceRequest> GenerateTrace(const TraceShape& shape);
