@@ -75,7 +75,7 @@ void AttentionPass::Append(const StepBuffers& buffers, uint64_t row, uint64_t su
   uint64_t offset = 0;
   for (uint64_t i = 0; i < n; ++i) {
     const uint32_t token = input.tokens != nullptr ? input.tokens[i] : 0;
-    const uint64_t content = ContentOfToken(sum, token, input.salt);
+    const uint64_t content = ContentOfToken(sum, base + i, token, input.salt);
     if (k < buffers.width) sum += weights.PageWeight(k) * weights.SlotWeight(o) * content;
     if (++o == kv.page_size()) {
       o = 0;
@@ -112,7 +112,8 @@ void AttentionPass::Run(const StepBuffers& buffers, PassResult* out, UndoLog* un
   for (uint64_t row = 0; row < rows; ++row) {
     const uint64_t sum =
         Covered(buffers, row, buffers.lengths[row], &out->wild_accesses) + Tail(buffers, row);
-    out->results[row] = ResultOf(sum, buffers.inputs[row].salt);
+    out->results[row] =
+        ResultOf(sum, static_cast<uint64_t>(buffers.lengths[row]), buffers.inputs[row].salt);
   }
 }
 

@@ -98,7 +98,8 @@ class Surface final : public FaultSurface {
   }
 
   void FreePageNow(PageId page) override {
-    s_.books.ListAgain(page, true);
+    const PageState state = s_.books.StateOf(page);
+    s_.books.ListAgain(page, state == PageState::kLive || state == PageState::kCached);
     s_.tracker.Free({.pages = {&page, 1}});
   }
   void FreeAgain(PageId page) override {

@@ -22,7 +22,7 @@ void GoldenRun::Append(std::span<const uint32_t> tokens) {
     const uint64_t page_weight = weights_->PageWeight(page);
     const size_t end = i + std::min<size_t>(tokens.size() - i, slots.size() - offset);
     for (; i < end; ++i, ++offset) {
-      sum += page_weight * slots[offset] * ContentOfToken(sum, tokens[i], salt_);
+      sum += page_weight * slots[offset] * ContentOfToken(sum, position_ + i, tokens[i], salt_);
       if (keep_sums_) sums_.push_back(sum);
     }
     if (offset == slots.size()) {

@@ -7,23 +7,10 @@
 
 #include <string>
 
-#include "kvfence/trace.h"
+#include "tests/engine/traffic.h"
 
 namespace kvfence {
 namespace {
-
-std::vector<TraceRequest> SmallTrace(uint64_t seed, uint64_t requests) {
-  TraceShape shape;
-  shape.seed = seed;
-  shape.requests = requests;
-  shape.conversations = 6;
-  shape.median_message = 60;
-  shape.largest_input = 1500;
-  shape.median_output = 12;
-  shape.largest_output = 60;
-  shape.identities = 2;
-  return GenerateTrace(shape);
-}
 
 EngineReport RunNoop(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   auto engine = Engine<NoopTracker>::Create(config, &trace, NoopTracker{});
@@ -41,18 +28,8 @@ TEST(Engine, PublishesWhatEachRequestAlonePublishes) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Rng rng(seed);
     const std::vector<TraceRequest> trace = SmallTrace(seed, 60);
-    EngineConfig config;
-    config.seed = seed;
-    config.page_size = uint64_t{1} << rng.Below(7);
-    config.pages = 2 + 1600 / config.page_size + rng.Below(1 + 4000 / config.page_size);
-    config.rows = 1 + rng.Below(12);
-    config.token_budget = 1 + rng.Below(600);
-    config.max_chunk = rng.Chance(1, 2) ? 0 : 1 + rng.Below(200);
-    config.prefix_cache = rng.Chance(4, 5);
-    config.reuse = rng.Chance(3, 4) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
-    config.reach_tile = 1 + rng.Below(6);
-    config.pad_batches = rng.Chance(3, 4);
-    config.ms_per_step = rng.Chance(1, 2) ? 0 : rng.Below(100);
+    EngineConfig config = DrawConfig(rng);
+    config.abort_per_mille = 0;
     config.judge_raw = rng.Chance(1, 3);
     const EngineReport report = RunNoop(config, trace);
     SCOPED_TRACE("seed " + std::to_string(seed));
