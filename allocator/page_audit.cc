@@ -10,7 +10,7 @@ namespace kvfence {
 namespace {
 
 AuditBreach Breach(uint32_t page, std::string what) {
-  return AuditBreach{PageId(page == kNoPage ? int64_t{-1} : int64_t{page}), std::move(what)};
+  return AuditBreach{PageId(page == kNoPageIndex ? int64_t{-1} : int64_t{page}), std::move(what)};
 }
 
 // Walks one list; every page on it must say that it's there, once, and link back.
@@ -19,12 +19,12 @@ std::optional<AuditBreach> AuditList(const PageSpace& space, const PageListEnds&
                                      std::vector<bool>& seen) {
   const std::string in = std::string(" in the ") + name + " list";
   uint64_t walked = 0;
-  uint32_t prev = kNoPage;
-  for (uint32_t page = ends.head; page != kNoPage; page = space.records[page].next) {
+  uint32_t prev = kNoPageIndex;
+  for (uint32_t page = ends.head; page != kNoPageIndex; page = space.records[page].next) {
     if (page >= space.records.size()) return Breach(prev, "links beyond the pool" + in);
     if (seen[page]) return Breach(page, "stands twice" + in);
     seen[page] = true;
-    const PageRecord& record = space.records[page];
+    const PageFacts& record = space.records[page];
     if (space.Where(page).list != list) return Breach(page, "doesn't belong, but is" + in);
     if (record.pool != pool) return Breach(page, "of another pool is" + in);
     if (record.prev != prev) return Breach(page, "has a broken backward link" + in);
@@ -33,15 +33,15 @@ std::optional<AuditBreach> AuditList(const PageSpace& space, const PageListEnds&
   }
   if (ends.tail != prev) return Breach(prev, "ends before its tail" + in);
   if (ends.size != walked) {
-    return Breach(
-        kNoPage, std::to_string(walked) + " pages" + in + ", counted " + std::to_string(ends.size));
+    return Breach(kNoPageIndex, std::to_string(walked) + " pages" + in + ", counted " +
+                                    std::to_string(ends.size));
   }
   return std::nullopt;
 }
 
 // One page's record against its own facts.
 std::optional<AuditBreach> AuditRecord(const PageSpace& space, uint32_t page) {
-  const PageRecord& record = space.records[page];
+  const PageFacts& record = space.records[page];
   const bool live = space.tags.Live(PageId(page));
   if (page == space.null_page && (live || record.held() || record.pinned() || record.quarantined)) {
     return Breach(page, "is the null page, but somebody has it (I-6)");
@@ -61,7 +61,7 @@ std::optional<AuditBreach> AuditCounts(const PageSpace& space) {
   std::vector<PoolBooks> counted(space.pools.size() + 1);  // the last: of no pool
   uint64_t pinned = 0;
   for (uint32_t page = 0; page < space.records.size(); ++page) {
-    const Place place = space.Where(page);
+    const PagePlace place = space.Where(page);
     PoolBooks& books = place.pool == kNoPool ? counted.back() : counted[place.pool];
     ++books.by_state[static_cast<size_t>(place.state)];
     pinned += space.records[page].pinned() ? 1 : 0;
@@ -70,14 +70,14 @@ std::optional<AuditBreach> AuditCounts(const PageSpace& space) {
     const uint64_t* said = pool == space.pools.size() ? space.by_state : space.pools[pool].by_state;
     for (int state = 0; state < kPageStateCount; ++state) {
       if (said[state] == counted[pool].by_state[state]) continue;
-      return Breach(kNoPage, std::to_string(counted[pool].by_state[state]) + " pages are " +
-                                 std::string(PageStateName(static_cast<PageState>(state))) +
-                                 ", counted " + std::to_string(said[state]) + " (I-54)");
+      return Breach(kNoPageIndex, std::to_string(counted[pool].by_state[state]) + " pages are " +
+                                      std::string(PageStateName(static_cast<PageState>(state))) +
+                                      ", counted " + std::to_string(said[state]) + " (I-54)");
     }
   }
   if (pinned != space.pinned_pages) {
-    return Breach(kNoPage, std::to_string(pinned) + " pages are pinned, counted " +
-                               std::to_string(space.pinned_pages));
+    return Breach(kNoPageIndex, std::to_string(pinned) + " pages are pinned, counted " +
+                                    std::to_string(space.pinned_pages));
   }
   return std::nullopt;
 }

@@ -80,7 +80,7 @@ Status PagePool::RefuseIndex(PageId page, const char* verb) const {
 
 Status PagePool::Refuse(PageId page, const char* verb) const {
   if (Status status = RefuseIndex(page, verb); !status.ok()) return status;
-  const PageRecord& record = space_->records[Index(page)];
+  const PageFacts& record = space_->records[Index(page)];
   if (record.pool == kNoPool) return Wrong(page, verb, "is not issued (returned twice?)");
   if (record.pool != index_) return Wrong(page, verb, "is issued to another pool");
   return Status();
@@ -88,7 +88,7 @@ Status PagePool::Refuse(PageId page, const char* verb) const {
 
 std::optional<PageId> PagePool::Issue() {
   const uint32_t page = space_->free_list.head;
-  if (page == kNoPage) return std::nullopt;
+  if (page == kNoPageIndex) return std::nullopt;
   space_->IssueFree(page, index_);
   return PageId(page);
 }
@@ -110,29 +110,29 @@ Status PagePool::IssuePage(PageId page) {
 
 Result<PageChange> PagePool::AddReference(PageId page) {
   if (Status status = Refuse(page, "share"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "share", "is quarantined");
   if (!record.held()) return Wrong(page, "share", "is held by nobody and waits for a copy to end");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   if (!Increment(record.references)) return Full(page, "share");
   return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::Return(PageId page) {
   if (Status status = Refuse(page, "return"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   if (record.references == 0) return Wrong(page, "return", "has no reference left: returned twice");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   --record.references;
   return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::Pin(PageId page, PinDir dir) {
   if (Status status = Refuse(page, "pin"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "pin", "is quarantined");
   if (!record.held()) return Wrong(page, "pin", "is held by nobody");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   const bool first = !record.pinned();
   if (!Increment(dir == PinDir::kIn ? record.pins_in : record.pins_out)) return Full(page, "pin");
   if (first) ++space_->pinned_pages;
@@ -141,10 +141,10 @@ Result<PageChange> PagePool::Pin(PageId page, PinDir dir) {
 
 Result<PageChange> PagePool::Unpin(PageId page, PinDir dir) {
   if (Status status = Refuse(page, "unpin"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   uint16_t& pins = dir == PinDir::kIn ? record.pins_in : record.pins_out;
   if (pins == 0) return Wrong(page, "unpin", "has no such pin");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   --pins;
   if (!record.pinned()) --space_->pinned_pages;
   return space_->Settle(Index(page), before);
@@ -152,19 +152,19 @@ Result<PageChange> PagePool::Unpin(PageId page, PinDir dir) {
 
 Result<PageChange> PagePool::HoldForIndex(PageId page) {
   if (Status status = Refuse(page, "publish"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   if (record.quarantined) return Wrong(page, "publish", "is quarantined");
   if (!record.held()) return Wrong(page, "publish", "is held by nobody");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   if (!Increment(record.index_holds)) return Full(page, "publish");
   return space_->Settle(Index(page), before);
 }
 
 Result<PageChange> PagePool::DropIndexHold(PageId page) {
   if (Status status = Refuse(page, "unpublish"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   if (record.index_holds == 0) return Wrong(page, "unpublish", "isn't held by an index entry");
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   --record.index_holds;
   return space_->Settle(Index(page), before);
 }
@@ -178,18 +178,18 @@ Status PagePool::Touch(PageId page) {
 
 std::optional<PageId> PagePool::OldestEvictable() const {
   const uint32_t page = space_->pools[index_].evictable.head;
-  if (page == kNoPage) return std::nullopt;
+  if (page == kNoPageIndex) return std::nullopt;
   return PageId(page);
 }
 
 Result<PageChange> PagePool::Quarantine(PageId page) {
   if (Status status = RefuseIndex(page, "quarantine"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
+  PageFacts& record = space_->records[Index(page)];
   // A page that is issued to nobody may be set apart by any pool of the space.
   if (record.pool != kNoPool && record.pool != index_) {
     return Wrong(page, "quarantine", "is issued to another pool");
   }
-  const Place before = space_->Where(Index(page));
+  const PagePlace before = space_->Where(Index(page));
   if (before.state == PageState::kRetired) return Wrong(page, "quarantine", "is retired");
   record.quarantined = 1;
   return space_->Settle(Index(page), before);
@@ -197,8 +197,8 @@ Result<PageChange> PagePool::Quarantine(PageId page) {
 
 Result<PageChange> PagePool::EndQuarantine(PageId page) {
   if (Status status = RefuseIndex(page, "end quarantine"); !status.ok()) return status;
-  PageRecord& record = space_->records[Index(page)];
-  const Place before = space_->Where(Index(page));
+  PageFacts& record = space_->records[Index(page)];
+  const PagePlace before = space_->Where(Index(page));
   if (before.state != PageState::kQuarantined) {
     return Wrong(page, "end quarantine", "isn't quarantined");
   }
@@ -215,7 +215,7 @@ std::span<const Tag> PagePool::tags() const { return space_->tags.tags(); }
 
 std::optional<PageInfo> PagePool::Describe(PageId page) const {
   if (!space_->tags.Contains(page)) return std::nullopt;
-  const PageRecord& record = space_->records[Index(page)];
+  const PageFacts& record = space_->records[Index(page)];
   PageInfo info{space_->Where(Index(page)).state,
                 tag(page),
                 record.references,

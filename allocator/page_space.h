@@ -16,15 +16,15 @@
 
 namespace kvfence {
 
-inline constexpr uint32_t kNoPage = 0xFFFFFFFFu;
+inline constexpr uint32_t kNoPageIndex = 0xFFFFFFFFu;
 inline constexpr uint8_t kNoPool = 0x7F;
 inline constexpr size_t kMaxPools = kNoPool;
 
 // At 1M pages a call costs what its cache misses cost: the record is as small as it can be, and the
 // links are words of their own, so that storing one never waits for the rest of a record to arrive.
-struct PageRecord {
-  uint32_t next = kNoPage;  // in the list that the page waits in
-  uint32_t prev = kNoPage;
+struct PageFacts {
+  uint32_t next = kNoPageIndex;  // in the list that the page waits in
+  uint32_t prev = kNoPageIndex;
   uint16_t references = 0;
   uint16_t pins_in = 0;
   uint16_t pins_out = 0;
@@ -35,12 +35,12 @@ struct PageRecord {
   bool pinned() const { return pins_in != 0 || pins_out != 0; }
   bool held() const { return references != 0 || index_holds != 0; }
 };
-static_assert(sizeof(PageRecord) == 16);
+static_assert(sizeof(PageFacts) == 16);
 
 enum class PageList : uint8_t { kNone, kFree, kEvictable };
 
 // Where a page is: what it's counted as, and where it waits.
-struct Place {
+struct PagePlace {
   PageState state;
   PageList list;
   uint8_t pool;
@@ -48,8 +48,8 @@ struct Place {
 
 // Head is what is taken next.
 struct PageListEnds {
-  uint32_t head = kNoPage;
-  uint32_t tail = kNoPage;
+  uint32_t head = kNoPageIndex;
+  uint32_t tail = kNoPageIndex;
   uint64_t size = 0;
 };
 
@@ -63,11 +63,11 @@ struct PageSpace {
   explicit PageSpace(const PoolOptions& options);
 
   // What the page's facts imply.
-  Place Where(uint32_t page) const {
-    const PageRecord& record = records[page];
+  PagePlace Where(uint32_t page) const {
+    const PageFacts& record = records[page];
     const Tag tag = tags.tag(PageId(page));
     auto place = [&](PageState state, PageList list = PageList::kNone) {
-      return Place{state, list, record.pool};
+      return PagePlace{state, list, record.pool};
     };
     if (page == null_page) return place(PageState::kNull);
     if (!TagLive(tag) && TagExhausted(tag)) return place(PageState::kRetired);
@@ -80,7 +80,7 @@ struct PageSpace {
   }
   // After a change of facts: sends the page back if nobody has it any more, then moves it from
   // where it was to the list and count that fit. Says what became of the page.
-  PageChange Settle(uint32_t page, const Place& before);
+  PageChange Settle(uint32_t page, const PagePlace& before);
   // Takes a page off the free list and issues it to pool `pool`.
   void IssueFree(uint32_t page, uint8_t pool);
   // Puts an evictable page at the end of its list.
@@ -91,12 +91,12 @@ struct PageSpace {
   void Remove(PageListEnds& ends, uint32_t page);
 
   // Where pages of this state and owner are counted: in their pool, or in the space.
-  uint64_t& Count(const Place& place) {
+  uint64_t& Count(const PagePlace& place) {
     const auto state = static_cast<size_t>(place.state);
     return place.pool == kNoPool ? by_state[state] : pools[place.pool].by_state[state];
   }
 
-  std::vector<PageRecord> records;
+  std::vector<PageFacts> records;
   TagTable tags;
   uint32_t null_page;
   ReuseOrder order;

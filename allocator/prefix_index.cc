@@ -26,7 +26,7 @@ KeyId ChainKey(KeyId parent, std::span<const uint32_t> tokens, IdentityId identi
 }
 
 PrefixIndex::PrefixIndex(PagePool* pool, IndexListener* listener)
-    : table_(std::make_unique<PrefixTable>(pool, listener)) {}
+    : table_(std::make_unique<PrefixEntries>(pool, listener)) {}
 
 PrefixIndex::~PrefixIndex() {
   table_->listener = nullptr;

@@ -5,10 +5,10 @@
 
 namespace kvfence {
 
-PrefixTable::PrefixTable(PagePool* pool_in, IndexListener* listener_in)
+PrefixEntries::PrefixEntries(PagePool* pool_in, IndexListener* listener_in)
     : pool(pool_in), listener(listener_in), pages(static_cast<size_t>(pool_in->pages())) {}
 
-void PrefixTable::Insert(const PrefixEntry& entry) {
+void PrefixEntries::Insert(const PrefixEntry& entry) {
   uint32_t node;
   if (spare.empty()) {
     node = static_cast<uint32_t>(nodes.size());
@@ -23,7 +23,7 @@ void PrefixTable::Insert(const PrefixEntry& entry) {
   by_key[entry.key.value()] = node;
 }
 
-Result<PageChange> PrefixTable::Erase(uint32_t node) {
+Result<PageChange> PrefixEntries::Erase(uint32_t node) {
   const PrefixEntry entry = nodes[node].entry;
   Unlink(age, &EntryNode::by_age, node);
   Unlink(PageEnds(entry), &EntryNode::by_page, node);
@@ -38,19 +38,19 @@ Result<PageChange> PrefixTable::Erase(uint32_t node) {
   return change;
 }
 
-void PrefixTable::Append(EntryEnds& ends, EntryLinks EntryNode::*links, uint32_t node) {
+void PrefixEntries::Append(EntryEnds& ends, EntryLinks EntryNode::*links, uint32_t node) {
   nodes[node].*links = EntryLinks{kNoEntry, ends.tail};
   (ends.tail == kNoEntry ? ends.head : (nodes[ends.tail].*links).next) = node;
   ends.tail = node;
 }
 
-void PrefixTable::Unlink(EntryEnds& ends, EntryLinks EntryNode::*links, uint32_t node) {
+void PrefixEntries::Unlink(EntryEnds& ends, EntryLinks EntryNode::*links, uint32_t node) {
   const EntryLinks old = nodes[node].*links;
   (old.prev == kNoEntry ? ends.head : (nodes[old.prev].*links).next) = old.next;
   (old.next == kNoEntry ? ends.tail : (nodes[old.next].*links).prev) = old.prev;
 }
 
-std::optional<AuditBreach> PrefixTable::AuditAges() const {
+std::optional<AuditBreach> PrefixEntries::AuditAges() const {
   size_t walked = 0;
   for (uint32_t node = age.head; node != kNoEntry; node = nodes[node].by_age.next) {
     const PrefixEntry& entry = nodes[node].entry;
@@ -67,7 +67,7 @@ std::optional<AuditBreach> PrefixTable::AuditAges() const {
   return std::nullopt;
 }
 
-std::optional<AuditBreach> PrefixTable::AuditPage(PageId page, size_t& on_pages) const {
+std::optional<AuditBreach> PrefixEntries::AuditPage(PageId page, size_t& on_pages) const {
   uint32_t fresh = 0;
   uint32_t node = pages[static_cast<size_t>(page.value())].head;
   for (; node != kNoEntry; node = nodes[node].by_page.next) {
@@ -85,7 +85,7 @@ std::optional<AuditBreach> PrefixTable::AuditPage(PageId page, size_t& on_pages)
   return std::nullopt;
 }
 
-std::optional<AuditBreach> PrefixTable::Audit() const {
+std::optional<AuditBreach> PrefixEntries::Audit() const {
   if (auto breach = AuditAges()) return breach;
   size_t on_pages = 0;
   for (int64_t page = 0; page < pool->pages(); ++page) {

@@ -33,8 +33,8 @@ struct EntryNode {
   EntryLinks by_page;
 };
 
-struct PrefixTable {
-  PrefixTable(PagePool* pool, IndexListener* listener);
+struct PrefixEntries {
+  PrefixEntries(PagePool* pool, IndexListener* listener);
 
   // The page has been returned since the entry was published.
   bool Stale(const PrefixEntry& entry) const { return pool->tag(entry.page) != entry.tag; }

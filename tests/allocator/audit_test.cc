@@ -16,7 +16,7 @@ struct PagePoolPeer {
   static PageSpace& Space(PagePool& pool) { return *pool.space_; }
 };
 struct PrefixIndexPeer {
-  static PrefixTable& Table(PrefixIndex& index) { return *index.table_; }
+  static PrefixEntries& Table(PrefixIndex& index) { return *index.table_; }
 };
 
 namespace {
@@ -96,12 +96,12 @@ TEST(PoolAudit, FindsWrongCounts) {  // I-54
 }
 
 void ExpectIndexFound(int64_t page, const std::string& what,
-                      const std::function<void(PrefixTable&)>& damage, bool stale = false) {
+                      const std::function<void(PrefixEntries&)>& damage, bool stale = false) {
   Fixture fixture;
   if (stale) Fixture::Expect(fixture.pool->DropIndexHold(PageId(3)).ok());
   ASSERT_FALSE(fixture.index.Audit().has_value());
-  PrefixTable& table = PrefixIndexPeer::Table(fixture.index);
-  const PrefixTable saved = table;
+  PrefixEntries& table = PrefixIndexPeer::Table(fixture.index);
+  const PrefixEntries saved = table;
   damage(table);
   const auto breach = fixture.index.Audit();
   table = saved;
@@ -111,17 +111,17 @@ void ExpectIndexFound(int64_t page, const std::string& what,
 }
 
 TEST(IndexAudit, FindsDamagedEntries) {  // I-55; node 0 is key 2 on page 2, node 1 key 3 on page 3
-  ExpectIndexFound(2, "isn't found by its key", [](PrefixTable& t) { t.by_key[2] = 1; });
-  ExpectIndexFound(2, "isn't found by its key", [](PrefixTable& t) { t.by_key.erase(2); });
-  ExpectIndexFound(-1, "2 entries by age, 3 by key", [](PrefixTable& t) { t.by_key[99] = 0; });
-  ExpectIndexFound(-1, "by age is a circle", [](PrefixTable& t) { t.nodes[1].by_age.next = 0; });
-  ExpectIndexFound(2, "run in a circle", [](PrefixTable& t) { t.nodes[0].by_page.next = 0; });
+  ExpectIndexFound(2, "isn't found by its key", [](PrefixEntries& t) { t.by_key[2] = 1; });
+  ExpectIndexFound(2, "isn't found by its key", [](PrefixEntries& t) { t.by_key.erase(2); });
+  ExpectIndexFound(-1, "2 entries by age, 3 by key", [](PrefixEntries& t) { t.by_key[99] = 0; });
+  ExpectIndexFound(-1, "by age is a circle", [](PrefixEntries& t) { t.nodes[1].by_age.next = 0; });
+  ExpectIndexFound(2, "run in a circle", [](PrefixEntries& t) { t.nodes[0].by_page.next = 0; });
   ExpectIndexFound(2, "lists another page's entry",
-                   [](PrefixTable& t) { t.nodes[0].entry.page = PageId(3); });
+                   [](PrefixEntries& t) { t.nodes[0].entry.page = PageId(3); });
   ExpectIndexFound(3, "0 entries name it, the pool counts 1",
-                   [](PrefixTable& t) { t.pages[3].head = kNoEntry; });
+                   [](PrefixEntries& t) { t.pages[3].head = kNoEntry; });
   ExpectIndexFound(
-      -1, "stands on no page", [](PrefixTable& t) { t.pages[3].head = kNoEntry; },
+      -1, "stands on no page", [](PrefixEntries& t) { t.pages[3].head = kNoEntry; },
       /*stale=*/true);
 }
 

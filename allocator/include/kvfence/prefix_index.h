@@ -73,7 +73,7 @@ class IndexListener {
   virtual void OnReturn(PageId page) = 0;                  // event `free`
 };
 
-struct PrefixTable;  // the entries
+struct PrefixEntries;  // the entries
 
 // Not thread-safe; on its pool's thread. Publish, Lookup, Unpublish and EvictOne take constant time
 // (per entry of the page), amortised over growth of the table.
@@ -119,7 +119,7 @@ class PrefixIndex {
 
  private:
   friend struct PrefixIndexPeer;  // tests, to damage the entries and see Audit find it
-  std::unique_ptr<PrefixTable> table_;
+  std::unique_ptr<PrefixEntries> table_;
 };
 
 // Issues a page, evicting as long as none is free. Nothing: the pool is full of held pages.

@@ -1,0 +1,129 @@
+// Engine<TrackerT>: the loop around scheduler and step runner. Included by the files that
+// instantiate it, and by tests with trackers of their own.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine_schedule.h"
+#include "engine_state.h"
+#include "engine_step.h"
+#include "engine_surface.h"
+#include "kvfence/engine.h"
+
+namespace kvfence {
+
+// Table entries of a row: as configured, or what the trace's longest request needs.
+uint64_t TableWidth(const EngineConfig& config, const std::vector<TraceRequest>& trace);
+// Fills in what the config leaves to the engine.
+EngineConfig Completed(EngineConfig config);
+StepLatency Percentiles(std::vector<uint32_t>* steps);
+
+template <class TrackerT>
+class Engine<TrackerT>::Impl {
+ public:
+  Impl(const EngineConfig& config, const std::vector<TraceRequest>* trace, TrackerT tracker,
+       EngineNames names, FaultHooks* hooks, OutcomeSink* outcomes, std::unique_ptr<PagePool> pool)
+      : state_(config, TableWidth(config, *trace), trace, std::move(tracker), std::move(names),
+               hooks, outcomes, std::move(pool)),
+        surface_(&state_),
+        scheduler_(&state_),
+        runner_(&state_, &scheduler_) {
+    state_.surface = &surface_;
+    state_.requests.resize(trace->size());
+  }
+
+  bool Step() {
+    EngineState<TrackerT>& s = state_;
+    if (finished_) return false;
+    const bool over = s.config.max_steps > 0 && s.report.steps >= s.config.max_steps;
+    if (over || s.ended == s.trace->size()) {
+      Finish();
+      return false;
+    }
+    ++s.passes;
+    s.books.EndRests(s.passes);
+    scheduler_.Arrive();
+    scheduler_.Abort(AbortMoment::kBetweenSteps);
+    s.flight.view.clear();
+    scheduled_.clear();
+    scheduler_.Plan(&scheduled_);
+    if (scheduled_.empty()) {
+      ++s.report.idle_steps;
+    } else {
+      runner_.Run(&scheduled_);
+    }
+    return true;
+  }
+
+  EngineState<TrackerT>& state() { return state_; }
+  FaultSurface& surface() { return surface_; }
+
+ private:
+  // Ends what max_steps left, then asks whether every page came back.
+  void Finish() {
+    EngineState<TrackerT>& s = state_;
+    finished_ = true;
+    s.flight.view.clear();
+    s.report.unfinished = s.trace->size() - s.ended;
+    while (!s.running.empty()) scheduler_.Preempt(s.running.back());
+    s.device.Discard();
+    s.report.row_moves = s.batch.moves();
+    s.report.audit = s.books.AuditIdle();
+    s.report.first_token = Percentiles(&s.first_latencies);
+    s.report.whole = Percentiles(&s.whole_latencies);
+    if (s.hooks == nullptr) s.tracker.Audit({.idle = true});
+  }
+
+  EngineState<TrackerT> state_;
+  Surface<TrackerT> surface_;
+  Scheduler<TrackerT> scheduler_;
+  StepRunner<TrackerT> runner_;
+  std::vector<RequestState*> scheduled_;
+  bool finished_ = false;
+};
+
+template <class TrackerT>
+Engine<TrackerT>::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+template <class TrackerT>
+Engine<TrackerT>::~Engine() = default;
+
+template <class TrackerT>
+Result<std::unique_ptr<Engine<TrackerT>>> Engine<TrackerT>::Create(
+    const EngineConfig& config, const std::vector<TraceRequest>* trace, TrackerT tracker,
+    EngineNames names, FaultHooks* hooks, OutcomeSink* outcomes) {
+  if (Status status = CheckEngineConfig(config); !status.ok()) return status;
+  Result<std::unique_ptr<PagePool>> pool = PagePool::Create(
+      {.id = PoolId(0), .pages = static_cast<int64_t>(config.pages), .order = config.reuse});
+  if (!pool.ok()) return Status(pool.status().code(), pool.status().message());
+  auto impl = std::make_unique<Impl>(Completed(config), trace, std::move(tracker), std::move(names),
+                                     hooks, outcomes, std::move(*pool));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+template <class TrackerT>
+bool Engine<TrackerT>::Step() {
+  return impl_->Step();
+}
+template <class TrackerT>
+const EngineReport& Engine<TrackerT>::Run() {
+  while (impl_->Step()) {
+  }
+  return report();
+}
+template <class TrackerT>
+const EngineReport& Engine<TrackerT>::report() const {
+  return impl_->state().report;
+}
+template <class TrackerT>
+uint64_t Engine<TrackerT>::ended() const {
+  return impl_->state().ended;
+}
+template <class TrackerT>
+FaultSurface& Engine<TrackerT>::surface() {
+  return impl_->surface();
+}
+
+}  // namespace kvfence

@@ -1,0 +1,162 @@
+// FaultSurface over the engine's real structures.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "engine_state.h"
+
+namespace kvfence {
+
+template <class TrackerT>
+class Surface final : public FaultSurface {
+ public:
+  explicit Surface(EngineState<TrackerT>* state) : s_(*state) {}
+
+  StepId step() const override { return StepId(s_.report.steps); }
+  uint64_t page_size() const override { return s_.config.page_size; }
+  uint64_t pages() const override { return s_.config.pages; }
+  uint64_t width() const override { return s_.batch.width(); }
+  PageId null_page() const override { return PageId(0); }
+  std::span<const StepRow> rows() const override { return s_.flight.view; }
+
+  std::vector<RequestIndex> Running() const override {
+    std::vector<RequestIndex> running;
+    for (const RequestState* r : s_.running) running.push_back(r->index);
+    return running;
+  }
+  RequestId IdOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? r->id : RequestId();
+  }
+  std::span<const PageId> PagesOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? std::span<const PageId>(r->pages) : std::span<const PageId>();
+  }
+  uint64_t LengthOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? r->computed : 0;
+  }
+  std::vector<RequestIndex> HoldersOf(PageId page) const override {
+    std::vector<RequestIndex> holders;
+    for (const RequestState* r : s_.running) {
+      if (std::find(r->pages.begin(), r->pages.end(), page) != r->pages.end()) {
+        holders.push_back(r->index);
+      }
+    }
+    return holders;
+  }
+  PageState StateOf(PageId page) const override { return s_.books.StateOf(page); }
+  SlotId SlotOf(RequestIndex request, uint64_t position) const override {
+    const RequestState* r = Find(request);
+    const uint64_t k = position / s_.config.page_size;
+    if (r == nullptr || k >= r->pages.size()) return SlotId(-1);
+    return SlotId(r->pages[k].value() * static_cast<int64_t>(s_.config.page_size) +
+                  static_cast<int64_t>(position % s_.config.page_size));
+  }
+
+  int64_t HostEntry(Row row, uint64_t k) const override { return s_.batch.Row(At(row))[Entry(k)]; }
+  void SetHostEntry(Row row, uint64_t k, int64_t page) override {
+    s_.batch.Corrupt(At(row), Entry(k), static_cast<int32_t>(page));
+  }
+
+  int64_t DeviceEntry(Row row, uint64_t k) const override {
+    return s_.flight.buffers->TableRow(At(row))[Entry(k)];
+  }
+  void SetDeviceEntry(Row row, uint64_t k, int64_t page) override {
+    ForBuffers([&](StepBuffers& b) {
+      b.TableRow(At(row))[Entry(k)] = static_cast<int32_t>(page);
+      b.filled[At(row)] = static_cast<uint32_t>(b.width);  // the next upload cleans all of it
+    });
+  }
+  int64_t PreviousDeviceEntry(Row row, uint64_t k) const override {
+    return s_.buffers[(s_.flight.id.value() + 1) % 2].TableRow(At(row))[Entry(k)];
+  }
+  int64_t DeviceLength(Row row) const override { return s_.flight.buffers->lengths[At(row)]; }
+  void SetDeviceLength(Row row, int64_t tokens) override {
+    ForBuffers([&](StepBuffers& b) { b.lengths[At(row)] = static_cast<int32_t>(tokens); });
+  }
+  int64_t DeviceSlot(Row row, uint64_t i) const override {
+    const StepBuffers& b = *s_.flight.buffers;
+    KVF_CHECK(i < b.NewTokens(At(row)), "a hook's slot is one of the row's");
+    return b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i];
+  }
+  void SetDeviceSlot(Row row, uint64_t i, int64_t slot) override {
+    ForBuffers([&](StepBuffers& b) {
+      KVF_CHECK(i < b.NewTokens(At(row)), "a hook's slot is one of the row's");
+      b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i] = slot;
+    });
+  }
+  void SwapDeviceRows(Row a, Row b) override {
+    ForBuffers([&](StepBuffers& buffers) {
+      std::span<int32_t> row = buffers.TableRow(At(a));
+      std::swap_ranges(row.begin(), row.end(), buffers.TableRow(At(b)).begin());
+      buffers.filled[At(a)] = buffers.filled[At(b)] = static_cast<uint32_t>(buffers.width);
+    });
+  }
+
+  void FreePageNow(PageId page) override {
+    const PageState state = s_.books.StateOf(page);
+    s_.books.ListAgain(page, state == PageState::kLive || state == PageState::kCached);
+    s_.tracker.Free({.pages = {&page, 1}});
+  }
+  void FreeAgain(PageId page) override {
+    s_.books.ListAgain(page, false);
+    s_.tracker.Free({.pages = {&page, 1}});
+  }
+  bool EvictLeavingEntry(PageId page) override {
+    if (!s_.books.EvictLeavingEntry(page)) return false;
+    s_.tracker.Free({.pages = {&page, 1}});
+    return true;
+  }
+
+  void Write(const LateWrite& write) override {
+    const uint64_t size = s_.config.page_size;
+    if (!s_.kv.Contains(write.page.value())) return;
+    for (uint64_t o = write.first; o < std::min(write.first + write.n, size); ++o) {
+      s_.kv.WriteAt(static_cast<uint64_t>(write.page.value()), o, Mix64(write.content + o));
+    }
+    if (!write.announced) return;
+    s_.tracker.Write({.page = write.page,
+                      .first = write.first,
+                      .n = write.n,
+                      .as = write.as,
+                      .xfer = write.xfer});
+  }
+  void EnqueueLateWrite(const LateWrite& write, StepId not_before) override {
+    s_.device.Enqueue(
+        kLateStream, [this, write] { Write(write); }, not_before.value());
+  }
+  void EnqueueAsync(StepId not_before, std::function<void(FaultSurface&)> work) override {
+    s_.device.Enqueue(
+        kLateStream, [this, work = std::move(work)] { work(*this); }, not_before.value());
+  }
+
+ private:
+  static constexpr uint32_t kLateStream = 1;
+
+  const RequestState* Find(RequestIndex request) const {
+    return request < s_.requests.size() ? s_.requests[request].get() : nullptr;
+  }
+  uint64_t At(Row row) const {
+    KVF_CHECK(row.value() < s_.config.rows, "a hook's row is one of the batch's");
+    return row.value();
+  }
+  uint64_t Entry(uint64_t k) const {
+    KVF_CHECK(k < s_.batch.width(), "a hook's table entry is within the width");
+    return k;
+  }
+  // The step's buffers, and their twin for judging what the fence didn't sanitise.
+  template <class F>
+  void ForBuffers(F change) {
+    KVF_CHECK(s_.flight.buffers != nullptr, "device buffers exist from the first step on");
+    change(*s_.flight.buffers);
+    if (s_.flight.raw) change(*s_.flight.raw);
+  }
+
+  EngineState<TrackerT>& s_;
+};
+
+}  // namespace kvfence

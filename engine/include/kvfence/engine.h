@@ -1,0 +1,93 @@
+// The reference engine: continuous batching over the paged allocator, on a simulated device.
+//
+// Idea: a scheduler in the manner of vLLM v1 (docs/engine.md) serves a trace; the device's cache
+// holds real content, and what a request publishes is computed from what its step really read. The
+// engine tells its tracker every change of its books and obeys what the tracker says at Retire; it
+// is a template over the tracker, so with NoopTracker the hooks are gone. Same config, same trace
+// and same seed: the same report (I-20).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kvfence/config.h"
+#include "kvfence/engine_report.h"
+#include "kvfence/fault_hooks.h"
+#include "kvfence/noop_tracker.h"
+#include "kvfence/outcome.h"
+#include "kvfence/page_pool.h"
+#include "kvfence/status.h"
+#include "kvfence/trace.h"
+
+namespace kvfence {
+
+struct EngineConfig {
+  uint64_t seed = 1;
+  uint64_t pages = 1024;  // the null page counted
+  uint64_t page_size = 16;
+  uint64_t rows = 16;           // requests in one batch
+  uint64_t width = 0;           // table entries per row; 0: what the pool or the trace can need
+  uint64_t token_budget = 512;  // new tokens of one step, over all rows
+  uint64_t max_chunk = 0;       // new tokens of one row in one step; 0: the budget
+  bool prefix_cache = true;
+  ReuseOrder reuse = ReuseOrder::kLifo;
+  uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
+  std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
+  bool pad_batches = true;
+  uint64_t abort_per_mille = 0;    // requests that their client takes back, at a seeded moment
+  uint64_t ms_per_step = 0;        // trace time that a step takes; 0: requests arrive at once
+  uint64_t quarantine_steps = 64;  // a suspect page without holders rests this long
+  uint64_t max_steps = 0;          // 0: until all requests have ended
+  Policy policy = Policy::kAbort;  // kRecompute: a failed request starts again
+  bool ground_truth = true;        // compare each token with the request's golden run
+  bool judge_raw = false;          // RowOutcome::raw_wrong before sanitising (campaigns; doubles
+                                   // the simulated kernel's work)
+};
+
+// What the fence calls the engine's requests and identities. Where a function is empty, numbers
+// from 1 are used (a recording needs the fence's interned names).
+struct EngineNames {
+  std::function<NameId(const std::string&)> name{};  // "r0", "r1" ... by place in the trace
+  std::function<IdentityId(uint32_t)> identity{};    // by TraceRequest::identity
+};
+
+// Pools, rows and habits of this engine, as the fence wants to know them.
+FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace);
+// Which words of the config are off, or ok.
+Status CheckEngineConfig(const EngineConfig& config);
+
+template <class TrackerT>
+class Engine {
+ public:
+  // `trace` must outlive the engine, as must `hooks` and `outcomes` (either may be null).
+  static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config,
+                                                const std::vector<TraceRequest>* trace,
+                                                TrackerT tracker, EngineNames names = {},
+                                                FaultHooks* hooks = nullptr,
+                                                OutcomeSink* outcomes = nullptr);
+  ~Engine();
+
+  // One pass of the loop: arrivals, schedule, launch, settle. False: all is done, the report is
+  // final.
+  bool Step();
+  // Steps until done.
+  const EngineReport& Run();
+  const EngineReport& report() const;
+  // Requests that have ended, for progress.
+  uint64_t ended() const;
+  FaultSurface& surface();
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class SwitchedTracker;
+extern template class Engine<NoopTracker>;
+extern template class Engine<SwitchedTracker>;
+
+}  // namespace kvfence

@@ -1,0 +1,82 @@
+// The function that stands for the model, and each request's solo golden run.
+//
+// Idea: let S(p) be the sum of weight(j) * content(j) over the positions j < p that a row reads.
+// The content written for the token at p is Content(S(p), p, token, salt), and what the pass
+// computes after it is Result(S(p + 1), p + 1, salt). So each slot holds a function of the whole
+// chain of tokens up to its position, of the identity and of the pool, and a result depends on
+// every slot that was read, in place: one foreign page, one lost slot or a length that is off
+// changes it (a collision has the chance of 2^-64). Because S is a sum, a page's share is
+// weight(page) * digest(page), and the digest is kept up to date as slots are written: a decode
+// step costs one multiplication per page. The golden run computes the same chain with no cache, no
+// pages and no batch around it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvfence/rng.h"
+
+namespace kvfence {
+
+// weight(position) = PageWeight(position / page_size) * SlotWeight(position % page_size), all odd.
+class PositionWeights {
+ public:
+  // For positions below page_size * width.
+  PositionWeights(uint64_t page_size, uint64_t width);
+  uint64_t page_size() const { return slot_.size(); }
+  uint64_t PageWeight(uint64_t logical_page) const { return page_[logical_page]; }
+  uint64_t SlotWeight(uint64_t offset) const { return slot_[offset]; }
+  std::span<const uint64_t> slots() const { return slot_; }
+  std::span<const uint64_t> pages() const { return page_; }
+
+ private:
+  std::vector<uint64_t> page_;
+  std::vector<uint64_t> slot_;
+};
+
+// What the KV of the token at `position` is, given what its row reads before it.
+constexpr uint64_t ContentOfToken(uint64_t sum, uint64_t position, uint32_t token, uint64_t salt) {
+  return Mix64(sum + salt + (position << 32 | token) * 0xD6E8FEB86659FD93u);
+}
+// What a pass over `length` tokens computes for its last one. The length counts by itself: a slot
+// of zeros too many changes an attention's result too.
+constexpr uint64_t ResultOf(uint64_t sum, uint64_t length, uint64_t salt) {
+  return Mix64((sum + length * 0xA0761D6478BD642Fu) ^ ~salt);
+}
+// The sampled token.
+constexpr uint32_t TokenOf(uint64_t result) { return static_cast<uint32_t>(result >> 33); }
+// What sets one identity's content in one pool apart.
+constexpr uint64_t ContentSalt(uint32_t identity, uint32_t pool) {
+  return Mix64(uint64_t{identity} << 32 | pool);
+}
+
+// One request alone, without cache, pages or faults. O(prompt) at the start, then O(1) per token.
+class GoldenRun {
+ public:
+  // With `keep_sums` the sum before each position is kept, for SumBefore.
+  GoldenRun(const PositionWeights* weights, uint64_t salt, bool keep_sums)
+      : weights_(weights), salt_(salt), keep_sums_(keep_sums) {}
+
+  bool started() const { return position_ > 0; }
+  void Prefill(std::span<const uint32_t> prompt);
+  // The result of the pass whose last token is at length() - 1.
+  uint64_t Result() const { return ResultOf(sum_, position_, salt_); }
+  // Appends the token that Result() samples.
+  void Advance();
+  uint64_t length() const { return position_; }
+  // The result of a pass that ends at `length`, 1 <= length <= length(). Needs keep_sums.
+  uint64_t ResultAt(uint64_t length) const { return ResultOf(sums_[length], length, salt_); }
+
+ private:
+  void Append(std::span<const uint32_t> tokens);
+
+  const PositionWeights* weights_;
+  uint64_t salt_;
+  uint64_t sum_ = 0;
+  uint64_t position_ = 0;
+  bool keep_sums_;
+  std::vector<uint64_t> sums_;  // sums_[p]: before position p
+};
+
+}  // namespace kvfence

@@ -1,0 +1,72 @@
+// The simulated device's cache: one 64-bit content per slot, and per page a digest of its slots.
+//
+// Invariant (I-41): digest(page) is the sum over the page's slots of SlotWeight(o) * content(o),
+// whatever was written in whatever order; so reading a full page costs one load. Accesses beyond
+// the pool touch nothing (a GPU would fault or worse) and are counted.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kvfence/ground_truth.h"
+#include "kvfence/rng.h"
+
+namespace kvfence {
+
+// What stood in slots before they were written, so that a trial can be taken back.
+using UndoLog = std::vector<std::pair<int64_t, uint64_t>>;
+
+class KvMemory {
+ public:
+  KvMemory(uint64_t pages, const PositionWeights* weights)
+      : weights_(weights),
+        page_size_(weights->page_size()),
+        pages_(pages),
+        slots_(pages * page_size_),
+        digests_(pages) {}
+
+  uint64_t pages() const { return pages_; }
+  uint64_t page_size() const { return page_size_; }
+  const PositionWeights& weights() const { return *weights_; }
+  bool Contains(int64_t page) const { return page >= 0 && static_cast<uint64_t>(page) < pages_; }
+  bool ContainsSlot(int64_t slot) const {
+    return slot >= 0 && static_cast<uint64_t>(slot) < slots_.size();
+  }
+
+  // Page and offset of a valid slot are the caller's, who knows them from the slot before.
+  void WriteAt(uint64_t page, uint64_t offset, uint64_t content) {
+    uint64_t& slot = slots_[page * page_size_ + offset];
+    digests_[page] += weights_->SlotWeight(offset) * (content - slot);
+    slot = content;
+  }
+  uint64_t At(uint64_t page, uint64_t offset) const { return slots_[page * page_size_ + offset]; }
+  uint64_t Digest(uint64_t page) const { return digests_[page]; }
+  // The share of a page of which only the first `n` slots are read.
+  uint64_t PartDigest(uint64_t page, uint64_t n) const {
+    const uint64_t* slot = slots_.data() + page * page_size_;
+    uint64_t sum = 0;
+    for (uint64_t o = 0; o < n; ++o) sum += weights_->SlotWeight(o) * slot[o];
+    return sum;
+  }
+  // What a read beyond the pool brings: something that nobody wrote.
+  static constexpr uint64_t WildContent(int64_t page) {
+    return Mix64(static_cast<uint64_t>(page) ^ 0x57494C44u);
+  }
+
+  void Undo(const UndoLog& log) {
+    for (auto it = log.rbegin(); it != log.rend(); ++it) {
+      const auto slot = static_cast<uint64_t>(it->first);
+      WriteAt(slot / page_size_, slot % page_size_, it->second);
+    }
+  }
+
+ private:
+  const PositionWeights* weights_;
+  uint64_t page_size_;
+  uint64_t pages_;
+  std::vector<uint64_t> slots_;
+  std::vector<uint64_t> digests_;
+};
+
+}  // namespace kvfence

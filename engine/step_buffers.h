@@ -1,0 +1,71 @@
+// The device's buffers of one step: exactly what append and attention kernels read.
+//
+// Dense int32 page table [rows][width], int32 lengths, int64 write slots with int32 query starts.
+// Rows 0 .. live-1 are requests, live .. rows-1 padding. Invariant: `new tokens` of a row are what
+// `starts` says, and only the scheduler sets them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvfence/event.h"
+
+namespace kvfence {
+
+// A row's input tokens and what its content is salted with: embeddings and adapter, not judged.
+struct RowInput {
+  const uint32_t* tokens = nullptr;  // the new ones; null for padding
+  uint64_t salt = 0;
+};
+
+struct StepBuffers {
+  StepBuffers(uint64_t max_rows, uint64_t row_width)
+      : width(row_width),
+        table(max_rows * row_width),
+        lengths(max_rows),
+        starts(max_rows + 1),
+        filled(max_rows),
+        reach(max_rows),
+        inputs(max_rows) {}
+
+  uint64_t width;
+  uint64_t rows = 0;
+  uint64_t live = 0;
+  std::vector<int32_t> table;
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> slots;
+  std::vector<int32_t> starts;   // row r writes slots[starts[r] .. starts[r+1])
+  std::vector<uint32_t> filled;  // entries of the row that the last upload wrote
+  std::vector<uint64_t> reach;   // entries that the kernel may touch
+  std::vector<RowInput> inputs;
+
+  std::span<int32_t> TableRow(uint64_t row) {
+    return {table.data() + row * width, static_cast<size_t>(width)};
+  }
+  std::span<const int32_t> TableRow(uint64_t row) const {
+    return {table.data() + row * width, static_cast<size_t>(width)};
+  }
+  uint64_t NewTokens(uint64_t row) const {
+    return static_cast<uint64_t>(starts[row + 1] - starts[row]);
+  }
+
+  // The arrays as the fence reads them.
+  PoolBuffers View() {
+    PoolBuffers view;
+    const auto n = static_cast<uint32_t>(rows);
+    view.table.entries = {table.data(), 32};
+    view.table.entries_size = rows * width;
+    view.table.stride = width;
+    view.table.width = width;
+    view.table.rows = n;
+    view.slots = {.slots = {slots.data(), 64},
+                  .slots_size = slots.size(),
+                  .indptr = {starts.data(), 32},
+                  .rows = n};
+    view.lengths = {.values = {lengths.data(), 32}, .rows = n};
+    return view;
+  }
+};
+
+}  // namespace kvfence
