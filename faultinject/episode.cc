@@ -57,12 +57,14 @@ void Summarise(const EngineReport& report, const Fence* fence, const FaultWatch&
   }
 }
 
-void AddStories(const EpisodePlan& plan, const EpisodeNotes& notes, RunResult* result) {
+void AddStories(const EpisodePlan& plan, const RunOptions& options, const EpisodeNotes& notes,
+                RunResult* result) {
   std::string settings;
   for (const std::string& line : Describe(plan.engine)) {
     settings += (settings.empty() ? "" : " ") + line;
   }
   for (size_t i = 0; i < result->faults.size(); ++i) {
+    if (!options.want_story(result->faults[i], result->outcomes[i])) continue;
     IncidentStory story;
     story.kind = std::string(plan.kind->name);
     story.outcome = result->outcomes[i];
@@ -84,7 +86,8 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
   FaultWatch watch(faults ? plan.kind->reasons : CheckSet(),
                    faults && ComesLate(plan.kind->name) ? 12 : 2, 24);
   watch.on_begin = options.on_fault;
-  if (options.stories) watch.notes = &notes;
+  const bool stories = faults && options.want_story;
+  if (stories) watch.notes = &notes;
 
   std::unique_ptr<Fence> fence;
   if (options.fence) {
@@ -93,7 +96,7 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     Result<std::unique_ptr<Fence>> made = Fence::Create(plan.fence, std::move(sinks));
     if (!made.ok()) return Status(made.status().code(), made.status().message());
     fence = std::move(*made);
-    if (options.stories) {
+    if (stories) {
       watch.incident = [&](const Violation& violation) { return fence->IncidentJson(violation); };
     }
   }
@@ -120,7 +123,7 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
   }
   result.served = engine.ended();
   Summarise(engine.report(), fence.get(), watch, &result);
-  if (options.stories && faults) AddStories(plan, notes, &result);
+  if (stories) AddStories(plan, options, notes, &result);
   return result;
 }
 

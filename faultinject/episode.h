@@ -4,8 +4,8 @@
 // Invariant: a pure function of (campaign config, episode number) (I-20).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -60,12 +60,13 @@ struct RunResult {
   std::string audit;          // what was wrong with the books at the end
   std::vector<FaultRecord> faults;
   std::vector<Outcome> outcomes;        // of each fault
-  std::vector<IncidentStory> stories;   // of each fault, if asked for
+  std::vector<IncidentStory> stories;   // of those asked for
 };
 
 struct RunOptions {
   bool fence = true;
-  bool stories = false;
+  // Which faults are to be told as stories; empty: none.
+  std::function<bool(const FaultRecord&, Outcome)> want_story{};
   std::vector<EventSink*> sinks{};
   std::function<void()> on_fault{};
   std::function<bool(uint64_t steps, uint64_t ended)> go_on{};  // false: stop now

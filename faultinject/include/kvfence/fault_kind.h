@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kvfence/reason.h"
@@ -23,5 +24,8 @@ struct FaultKind {
 // All kinds, in a fixed order.
 std::span<const FaultKind> FaultKinds();
 const FaultKind* FindFaultKind(std::string_view name);
+
+// docs/FAULTS.md.
+std::string FaultsMarkdown();
 
 }  // namespace kvfence
