@@ -36,6 +36,7 @@ class StepRunner {
     StepInFlight& f = s_.flight;
     f.id = StepId(++s_.report.steps);
     f.buffers = &s_.buffers[f.id.value() % 2];
+    f.raw.reset();  // the last step's: hooks before validate must not reach into it
     s_.batch.Assign(*scheduled);
     f.rows.resize(scheduled->size());
     for (RequestState* r : *scheduled) f.rows[r->row] = r;
