@@ -13,9 +13,11 @@
 namespace kvfence {
 namespace {
 
-// Faults whose effect comes when the page is next issued or hit.
-bool ComesLate(std::string_view kind) {
-  return kind == "double_free" || kind == "stale_index_entry" || kind == "issue_held";
+// How often a faulted page changes hands before the fault can do harm.
+uint64_t ChangesOf(const FaultKind* kind) {
+  if (kind == nullptr) return 0;
+  if (kind->name == "double_free" || kind->name == "stale_index_entry") return 2;
+  return kind->name == "free_while_held" ? 1 : 0;
 }
 
 EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
@@ -84,7 +86,7 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
   const bool faults = plan.kind != nullptr;
   EpisodeNotes notes;
   FaultWatch watch(faults ? plan.kind->reasons : CheckSet(),
-                   faults && ComesLate(plan.kind->name) ? 12 : 2, 24);
+                   ChangesOf(plan.kind), 24);
   watch.on_begin = options.on_fault;
   const bool stories = faults && options.want_story;
   if (stories) watch.notes = &notes;

@@ -81,11 +81,18 @@ bool IsPageNote(NoteKind kind) {
   return kind == NoteKind::kAlloc || kind == NoteKind::kShare || kind == NoteKind::kRelease;
 }
 
+bool Holds(const std::vector<RequestIndex>& list, RequestIndex request) {
+  return std::find(list.begin(), list.end(), request) != list.end();
+}
+
 bool Concerns(const Note& note, const FaultRecord& fault) {
   if (note.kind == NoteKind::kFault) return note.step == fault.step;
   // Of pages that come and go only the faulted ones matter, if there are any.
   if (IsPageNote(note.kind) && !fault.mark.pages.empty()) return fault.Names(PageId(note.page));
-  if (note.request != kNoRequest) return fault.Affects(note.request);
+  if (note.request != kNoRequest) {
+    return fault.Affects(note.request) || Holds(fault.bystanders, note.request);
+  }
+  if (note.page >= 0 && !fault.mark.pages.empty()) return fault.Names(PageId(note.page));
   return note.step >= fault.step;
 }
 

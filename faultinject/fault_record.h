@@ -48,10 +48,12 @@ struct FaultRecord {
   FaultMark mark;
   int64_t step = -1;                     // activated
   std::vector<RequestIndex> affected{};  // so far; sorted
+  std::vector<RequestIndex> bystanders{};  // ended though not affected
   Evidence evidence{};
   CheckSet reasons{};  // all that were reported of it
   std::optional<int64_t> first_report{};
   std::vector<PageId> sick{};  // faulted pages that haven't been free since
+  uint64_t changes = 0;  // of hands that faulted pages went through since
   int64_t last_effect = -1;  // the last step at which anything was seen of it
   std::optional<Violation> first_violation{};
   std::string record{};  // its incident record

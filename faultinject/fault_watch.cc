@@ -52,6 +52,7 @@ void FaultWatch::PageGoesTo(RequestIndex request, PageId page) {
   for (FaultRecord& fault : faults_) {
     if (std::find(fault.sick.begin(), fault.sick.end(), page) != fault.sick.end()) {
       fault.Affect(request);
+      ++fault.changes;
     }
   }
 }
@@ -107,7 +108,9 @@ void FaultWatch::OnRow(const RowOutcome& row) {
   fault->reasons = fault->reasons + row.reasons;
   if ((row.reasons.mask() & expected_.mask()) != 0) fault->evidence.answered = true;
   if (!fault->first_report) fault->first_report = step_;
-  if (!fault->Affects(row.request)) fault->evidence.collateral = true;
+  if (fault->Affects(row.request)) return;
+  fault->evidence.collateral = true;
+  fault->bystanders.push_back(row.request);
 }
 
 void FaultWatch::OnStep(const StepOutcome& step) {
@@ -127,17 +130,18 @@ void FaultWatch::StepDone(FaultSurface& at) {
     if (incident && fault.record.empty() && fault.first_violation) {
       fault.record = incident(*fault.first_violation);
     }
-    if (step_ - fault.step < linger_) continue;
+    if (step_ == fault.step || fault.changes < changes_) continue;
     std::erase_if(fault.sick, [&](PageId page) { return at.StateOf(page) == PageState::kFree; });
   }
   if (!open_) return;
   const FaultRecord& fault = faults_.back();
   const int64_t quiet = step_ - fault.last_effect;
-  if (step_ - fault.step < linger_) return;
+  if (step_ == fault.step) return;
   if (quiet >= idle_) {
     open_ = false;
     return;
   }
+  if (fault.changes < changes_) return;
   for (const RequestIndex request : at.Running()) {
     if (fault.Affects(request)) return;
   }

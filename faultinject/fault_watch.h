@@ -24,10 +24,11 @@ namespace kvfence {
 
 class FaultWatch : public OutcomeSink, public EventSink {
  public:
-  // `expected`: the reasons that may answer. `linger`: a fault isn't closed before so many steps,
-  // since its effect may come late; `idle`: it's closed after so many without effect.
-  FaultWatch(CheckSet expected, int64_t linger, int64_t idle)
-      : expected_(expected), linger_(linger), idle_(idle) {}
+  // `expected`: the reasons that may answer. `changes`: a fault whose effect comes when its page
+  // next changes hands isn't over before that happened so many times; `idle`: but the next one may
+  // be put in after so many steps without effect.
+  FaultWatch(CheckSet expected, uint64_t changes, int64_t idle)
+      : expected_(expected), changes_(changes), idle_(idle) {}
 
   // --- the injector's side ------------------------------------------------------------------
   // A fault is about to be put in. Returns its number.
@@ -72,7 +73,7 @@ class FaultWatch : public OutcomeSink, public EventSink {
   }
 
   CheckSet expected_;
-  int64_t linger_;
+  uint64_t changes_;
   int64_t idle_;
   int64_t step_ = 0;
   bool open_ = false;
