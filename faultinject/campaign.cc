@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kDefaultRequests = 6000;
 constexpr uint64_t kEpisodeRequests = 24;
 constexpr uint64_t kLeastEpisodeRequests = 8;
-constexpr uint64_t kTriesToActivate = 8;      // episodes of a kind that never activated
+constexpr uint64_t kTriesToActivate = 8;  // episodes of a kind that never activated
 constexpr uint64_t kMostEpisodesOfAKind = 600;
 constexpr size_t kMostStories = 20;
 
@@ -196,7 +196,8 @@ class Campaign {
 
   double FaultFraction(uint64_t wanted) const {
     if (!config().until_complete) {
-      return static_cast<double>(report_.requests) / static_cast<double>(std::max<uint64_t>(wanted, 1));
+      return static_cast<double>(report_.requests) /
+             static_cast<double>(std::max<uint64_t>(wanted, 1));
     }
     double sum = 0;
     for (const FaultTally& tally : report_.faults) {

@@ -47,8 +47,8 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
     red.push_back(std::to_string(report->false_alarms) + " false alarms");
   }
   if (report->clean_arm.violations != 0) {
-    red.push_back("the no-fault arm isn't silent: " +
-                  std::to_string(report->clean_arm.violations) + " reports");
+    red.push_back("the no-fault arm isn't silent: " + std::to_string(report->clean_arm.violations) +
+                  " reports");
   }
   if (report->clean_arm.wrong_tokens_published != 0) {
     red.push_back("the no-fault arm published " +

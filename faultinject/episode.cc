@@ -85,8 +85,7 @@ void AddStories(const EpisodePlan& plan, const RunOptions& options, const Episod
 Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options) {
   const bool faults = plan.kind != nullptr;
   EpisodeNotes notes;
-  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(),
-                   ChangesOf(plan.kind), 24);
+  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(), ChangesOf(plan.kind), 24);
   watch.on_begin = options.on_fault;
   const bool stories = faults && options.want_story;
   if (stories) watch.notes = &notes;

@@ -56,11 +56,11 @@ struct RunResult {
   uint64_t violations = 0, false_alarms = 0, wrong_without_fault = 0;
   uint64_t device_bytes_pages = 0;
   uint64_t activated = 0;
-  bool stopped = false;       // interrupted
-  std::string audit;          // what was wrong with the books at the end
+  bool stopped = false;  // interrupted
+  std::string audit;     // what was wrong with the books at the end
   std::vector<FaultRecord> faults;
-  std::vector<Outcome> outcomes;        // of each fault
-  std::vector<IncidentStory> stories;   // of those asked for
+  std::vector<Outcome> outcomes;       // of each fault
+  std::vector<IncidentStory> stories;  // of those asked for
 };
 
 struct RunOptions {

@@ -20,7 +20,9 @@ TraceShape ShapeOf(uint64_t seed, uint64_t requests, uint32_t conversations) {
   return shape;
 }
 
-uint64_t PagesOf(uint64_t tokens, uint64_t page_size) { return (tokens + page_size - 1) / page_size; }
+uint64_t PagesOf(uint64_t tokens, uint64_t page_size) {
+  return (tokens + page_size - 1) / page_size;
+}
 
 Status TooFew(uint64_t pages, uint64_t page_size, uint64_t longest) {
   return Status::Invalid("pages=" + std::to_string(pages) + " can't hold the longest request (" +
@@ -99,7 +101,8 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
   e.max_chunk = rng.Chance(1, 2) ? 0 : e.token_budget / rng.Between(2, 4);
   e.reuse = rng.Chance(3, 4) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
   e.reach_tile = uint64_t{1} << rng.Below(4);
-  if (plan->kind != nullptr && plan->kind->name == "row_tail") e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
+  if (plan->kind != nullptr && plan->kind->name == "row_tail")
+    e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
   e.abort_per_mille = rng.Chance(1, 2) ? rng.Between(10, 150) : 0;
   e.policy = config.policy;
   e.max_steps = plan->kind == nullptr ? config.steps : 0;

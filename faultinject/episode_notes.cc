@@ -121,7 +121,8 @@ std::vector<TimelineEntry> EpisodeNotes::TimelineOf(const FaultRecord& fault) co
     }
     const bool is_fault = note.kind == NoteKind::kFault;
     if (is_fault) fault_line = lines.size();
-    lines.push_back({note.step, WhatOf(note.kind), is_fault ? fault.mark.text : TextOf(note, pages)});
+    lines.push_back(
+        {note.step, WhatOf(note.kind), is_fault ? fault.mark.text : TextOf(note, pages)});
   }
   // Nearest to the fault: a quarter before it, the rest after.
   const size_t first = fault_line > kLines / 4 ? fault_line - kLines / 4 : 0;

@@ -19,18 +19,18 @@ namespace kvfence {
 
 // What a fault touches, as its injector says.
 struct FaultMark {
-  std::string text;                    // one line for people
-  std::vector<PageId> pages{};         // faulted: whoever holds them from now on is affected
+  std::string text;                      // one line for people
+  std::vector<PageId> pages{};           // faulted: whoever holds them from now on is affected
   std::vector<RequestIndex> requests{};  // affected by name
 };
 
 struct Evidence {
-  bool crashed = false;           // the engine threw
-  bool wrong_published = false;   // a row with a wrong result passed as clean
-  bool wrong_read = false;        // the raw read of a row was wrong
-  bool reported = false;          // by any reason
-  bool answered = false;          // by a declared one
-  bool collateral = false;        // a request ended that held no faulted object
+  bool crashed = false;          // the engine threw
+  bool wrong_published = false;  // a row with a wrong result passed as clean
+  bool wrong_read = false;       // the raw read of a row was wrong
+  bool reported = false;         // by any reason
+  bool answered = false;         // by a declared one
+  bool collateral = false;       // a request ended that held no faulted object
 };
 
 // What became of an activated fault. A wrong read that nobody reported counts as missed even where
@@ -46,15 +46,15 @@ constexpr Outcome JudgeOutcome(const Evidence& e) {
 // One activated fault.
 struct FaultRecord {
   FaultMark mark;
-  int64_t step = -1;                     // activated
-  std::vector<RequestIndex> affected{};  // so far; sorted
+  int64_t step = -1;                       // activated
+  std::vector<RequestIndex> affected{};    // so far; sorted
   std::vector<RequestIndex> bystanders{};  // ended though not affected
   Evidence evidence{};
   CheckSet reasons{};  // all that were reported of it
   std::optional<int64_t> first_report{};
   std::vector<PageId> sick{};  // faulted pages that haven't been free since
-  uint64_t changes = 0;  // of hands that faulted pages went through since
-  int64_t last_effect = -1;  // the last step at which anything was seen of it
+  uint64_t changes = 0;        // of hands that faulted pages went through since
+  int64_t last_effect = -1;    // the last step at which anything was seen of it
   std::optional<Violation> first_violation{};
   std::string record{};  // its incident record
 

@@ -22,7 +22,8 @@ constexpr std::string_view kHead =
 
 constexpr std::string_view kTail =
     "\n"
-    "A kind marked *bookkeeping only* can't make a wrong read by itself: without the fence nothing\n"
+    "A kind marked *bookkeeping only* can't make a wrong read by itself: without the fence "
+    "nothing\n"
     "goes wrong. It shows that the fence fails closed when its own view is damaged.\n"
     "\n"
     "## Outcomes\n"
@@ -34,12 +35,14 @@ constexpr std::string_view kTail =
     "| `benign` | activated, nothing wrong read, nothing reported |\n"
     "| `late` | reported, but a wrong result was published |\n"
     "| `missed` | a wrong result was published, or wrongly read, and nothing was reported |\n"
-    "| `collateral` | a request ended that held no faulted object, or only for undeclared reasons |\n"
+    "| `collateral` | a request ended that held no faulted object, or only for undeclared reasons "
+    "|\n"
     "| `crashed` | the engine threw |\n"
     "\n"
     "A campaign is green only if the last four are 0, nothing was reported without a fault, and\n"
     "the same faults without the fence publish wrong tokens. It is complete only if each kind was\n"
-    "activated at least 300 times, at most half of them benign, each declared reason answered, and\n"
+    "activated at least 300 times, at most half of them benign, each declared reason answered, "
+    "and\n"
     "each kind that isn't bookkeeping only published wrong tokens without the fence.\n";
 
 }  // namespace

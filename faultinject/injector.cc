@@ -12,8 +12,7 @@ std::unique_ptr<Injector> MakeInjector(std::string_view kind) {
 
 Target PickTarget(FaultSurface& at, Rng& rng, RequestIndex but) {
   std::vector<RequestIndex> running = at.Running();
-  std::erase_if(running,
-                [&](RequestIndex r) { return r == but || at.LengthOf(r) == 0; });
+  std::erase_if(running, [&](RequestIndex r) { return r == but || at.LengthOf(r) == 0; });
   Target target;
   if (running.empty()) return target;
   const RequestIndex request = running[rng.Below(running.size())];

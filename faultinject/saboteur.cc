@@ -15,10 +15,8 @@ Scene Saboteur::SceneAt(FaultSurface& at) {
           .rng = rng_,
           .seen = seen_,
           .fence = fence_,
-          .Begin =
-              [this](FaultSurface& surface, FaultMark mark) {
-                watch_->Begin(surface, std::move(mark));
-              },
+          .Begin = [this](FaultSurface& surface,
+                          FaultMark mark) { watch_->Begin(surface, std::move(mark)); },
           .Async =
               [this, &at](StepId not_before, std::function<bool(FaultSurface&)> work) {
                 at.EnqueueAsync(not_before, [this, work = std::move(work)](FaultSurface& surface) {
@@ -103,10 +101,8 @@ ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId p
   if (returned.size() == Observations::kReturned) returned.erase(returned.begin());
   returned.push_back(page);
   if (notes_ != nullptr) {
-    notes_->Add({.step = StepOf(at),
-                 .kind = NoteKind::kRelease,
-                 .request = request,
-                 .page = page.value()});
+    notes_->Add(
+        {.step = StepOf(at), .kind = NoteKind::kRelease, .request = request, .page = page.value()});
   }
   return ReturnAction::kProceed;
 }

@@ -17,10 +17,11 @@ class StaleMapping final : public Injector {
     const std::span<const PageId> own = s.at.PagesOf(victim.request);
     if (std::find(own.begin(), own.end(), *page) != own.end()) return false;
     const uint64_t k = s.rng.Below(std::min<uint64_t>(victim.covered, own.size()));
-    s.Begin(s.at, {.text = Name(victim.row) + " of " + Name(victim.request) + " names " +
-                           Name(*page) + ", which was given back, as logical page " + std::to_string(k),
-                   .pages = {*page},
-                   .requests = {victim.request}});
+    s.Begin(s.at,
+            {.text = Name(victim.row) + " of " + Name(victim.request) + " names " + Name(*page) +
+                     ", which was given back, as logical page " + std::to_string(k),
+             .pages = {*page},
+             .requests = {victim.request}});
     s.at.SetHostEntry(victim.row, k, page->value());
     return true;
   }
@@ -28,8 +29,7 @@ class StaleMapping final : public Injector {
 
 class RowSwap final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow&) { return true; });
+    const std::vector<const StepRow*> rows = RowsWhere(s.at, [](const StepRow&) { return true; });
     if (rows.size() < 2) return false;
     const size_t a = s.rng.Below(rows.size());
     const size_t b = (a + 1 + s.rng.Below(rows.size() - 1)) % rows.size();
@@ -72,9 +72,8 @@ class TornTable final : public Injector {
     const StepRow& victim = **row;
     // The tear lies before the last entry that differs.
     const uint64_t tear = s.rng.Below(victim.covered);
-    s.Begin(s.at, {.text = Name(victim.row) + " of " + Name(victim.request) +
-                           ": entries from " + std::to_string(tear) +
-                           " on are those of the last step's buffer",
+    s.Begin(s.at, {.text = Name(victim.row) + " of " + Name(victim.request) + ": entries from " +
+                           std::to_string(tear) + " on are those of the last step's buffer",
                    .requests = {victim.request}});
     for (uint64_t k = tear; k < victim.reach; ++k) {
       s.at.SetDeviceEntry(victim.row, k, s.at.PreviousDeviceEntry(victim.row, k));

@@ -33,8 +33,7 @@ PageRecord* Fence::DeviceRecord(RankId rank, PoolId pool, PageId page) {
       static_cast<uint64_t>(page.value()) >= impl_->config.pools[pool.value()].pages) {
     return nullptr;
   }
-  return &impl_->ranks[rank.value()].gate->RecordForTest(pool,
-                                                         static_cast<uint32_t>(page.value()));
+  return &impl_->ranks[rank.value()].gate->RecordForTest(pool, static_cast<uint32_t>(page.value()));
 }
 
 }  // namespace kvfence

@@ -1,7 +1,8 @@
 // Fault kinds as data: what each deliberate corruption is, where it enters, what may answer it.
 //
-// A kind is one operator of the bug catalogue. It enters through a named hook point of the reference
-// engine, as altered data, never by a macro in production code. docs/FAULTS.md shows this list.
+// A kind is one operator of the bug catalogue. It enters through a named hook point of the
+// reference engine, as altered data, never by a macro in production code. docs/FAULTS.md shows this
+// list.
 #pragma once
 
 #include <span>
