@@ -44,7 +44,11 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
   const uint32_t slot = index_.Find(event.keys[i]);
   if (slot == kNone || !index_.at(slot).published) {
     ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical);
-    return WithoutKey(pool, page);
+    // No entry promises anything: the page's present generation must not be taken for what was
+    // found, or whoever has it now would vouch for the hit. An earlier one is expected, in vain.
+    Hit hit = WithoutKey(pool, page);
+    hit.tag = pages_.at(pool, page).tag - 1;
+    return hit;
   }
   const ledger::IndexEntry& entry = index_.at(slot);
   const bool elsewhere = entry.page != page || pages_.space_of(entry.pool) != pages_.space_of(pool);

@@ -48,6 +48,32 @@ TEST(LedgerExamples, StaleIndexEntryIsHit) {
   EXPECT_EQ(s.Take(), Words{});
 }
 
+// The entry is gone, but a lookup that doesn't know it still finds the page, which is another's now.
+TEST(LedgerExamples, AHitOnAnEntryThatIsGoneIsNotVouchedForByThePagesNewHolder) {
+  Scene s(EightPages(Frees::kExplicit));
+  s.Admit("A");
+  s.Alloc("A", {1});
+  s.Bind(0, "A");
+  s.Run(1, {{0, "A", 16}});
+  s.Publish("K", "A", 0);
+  s.Bind(0, "");
+  s.Release("A");
+  s.Unpublish("K");
+  s.Free({1});
+  s.Admit("S");
+  s.Alloc("S", {1});
+  s.Bind(0, "S");
+  s.Run(2, {{0, "S", 16}});
+  for (const char* key : {"K", "never"}) {
+    s.Admit("R");
+    s.Share("R", {1}, 16, {key});
+    EXPECT_EQ(s.Take(), Words{"stale_index_entry 1"}) << key;
+    EXPECT_LT(s.ExpectationOf("R", 0).tag, s.PageOf(1).record.tag) << key;
+    EXPECT_EQ(s.PageOf(1).holders, std::vector<RequestId>{Scene::R("S", 1)}) << key;
+    s.Release("R");
+  }
+}
+
 TEST(LedgerExamples, EvictionThatTakesTheEntryOutIsClean) {
   Scene s(EightPages(Frees::kExplicit));
   s.Admit("A");

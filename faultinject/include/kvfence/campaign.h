@@ -1,11 +1,12 @@
 // A campaign: many runs of the reference engine with faults, beside a run without faults and one
 // without the fence, and an honest account of what became of each fault.
 //
-// Ground truth is the engine's (content and solo golden runs), never the ledger. The report is green
-// only if late, missed, collateral, crashed and false alarms are 0, the no-fault arm is silent and
-// the fence-off arm publishes wrong tokens. It's complete only if besides each kind was activated
-// often enough, at most half benign, every declared (kind, reason) pair was hit, and the off arm
-// went wrong for each kind. Invariant: a pure function of the config but for `seconds` (I-20).
+// Ground truth is the engine's (content and solo golden runs), never the ledger. The report is
+// green only if late, missed, collateral, crashed and false alarms are 0, the no-fault arm is
+// silent and the fence-off arm publishes wrong tokens. It's complete only if besides each kind was
+// activated often enough, at most half benign, every declared (kind, reason) pair was hit, and the
+// off arm went wrong for each kind. Invariant: a pure function of the config but for `seconds`
+// (I-20).
 #pragma once
 
 #include <array>
@@ -38,19 +39,19 @@ inline constexpr std::array<std::string_view, kOutcomeCount> kOutcomeNames = {
 
 struct CampaignConfig {
   uint64_t seed = 1;
-  std::string trace;              // Mooncake JSONL; empty: the built-in generator
-  uint64_t requests = 0;          // 0: the trace's all, or the generator's default
-  uint64_t steps = 0;             // 0: until the requests are served
-  uint64_t duration_seconds = 0;  // 0: no limit
+  std::string trace;                          // Mooncake JSONL; empty: the built-in generator
+  uint64_t requests = 0;                      // 0: the trace's all, or the generator's default
+  uint64_t steps = 0;                         // 0: until the requests are served
+  uint64_t duration_seconds = 0;              // 0: no limit
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
   Level level = Level::kFull;
-  CheckSet disabled{};            // checks taken out, to show that they're needed
+  CheckSet disabled{};  // checks taken out, to show that they're needed
   Policy policy = Policy::kAbort;
-  uint64_t page_size = 0;         // 0: drawn from the seed (trace runs: 64)
-  uint64_t pages = 0;             // 0: drawn
-  uint64_t rows = 0;              // 0: drawn
+  uint64_t page_size = 0;  // 0: drawn from the seed (trace runs: 64)
+  uint64_t pages = 0;      // 0: drawn
+  uint64_t rows = 0;       // 0: drawn
   bool until_complete = false;
-  std::string log_dir;            // where one .kvlog per bad finding goes; empty: nowhere
+  std::string log_dir;  // where one .kvlog per bad finding goes; empty: nowhere
 };
 
 struct FaultTally {
@@ -58,8 +59,8 @@ struct FaultTally {
   char fault_class = '?';
   uint64_t activated = 0;
   std::array<uint64_t, kOutcomeCount> outcomes{};
-  std::map<std::string, uint64_t> reasons;      // reason name -> answers
-  std::map<uint64_t, uint64_t> delay_steps;     // steps from activation to report -> count
+  std::map<std::string, uint64_t> reasons;   // reason name -> answers
+  std::map<uint64_t, uint64_t> delay_steps;  // steps from activation to report -> count
   uint64_t off_arm_wrong_tokens = 0;
 };
 
@@ -76,8 +77,8 @@ struct IncidentStory {
   Outcome outcome{};
   uint64_t run = 0;
   std::vector<TimelineEntry> timeline;
-  std::string record;   // incident record, a JSON line
-  std::string log;      // file name of its .kvlog, empty when none was written
+  std::string record;  // incident record, a JSON line
+  std::string log;     // file name of its .kvlog, empty when none was written
 };
 
 struct CampaignReport {
@@ -95,21 +96,21 @@ struct CampaignReport {
     uint64_t wrong_tokens_published = 0;
   } off_arm;
   uint64_t device_bytes_per_page = 0, device_bytes_per_entry = 0;
-  std::vector<IncidentStory> stories;   // a few; bad outcomes first
-  std::vector<std::string> missing;     // what is missing to completeness, sentences
-  std::vector<std::string> red;         // why it isn't green, sentences
+  std::vector<IncidentStory> stories;  // a few; bad outcomes first
+  std::vector<std::string> missing;    // what is missing to completeness, sentences
+  std::vector<std::string> red;        // why it isn't green, sentences
   bool green = false, complete = false;
-  bool partial = false;                 // interrupted: what was finished is in it
+  bool partial = false;  // interrupted: what was finished is in it
   // Wall-clock things, left out of the byte-for-byte comparison.
   double seconds = 0;
   double clean_tokens_per_second = 0, off_tokens_per_second = 0;
 };
 
 struct CampaignProgress {
-  double fraction = 0;      // 0..1, of the planned work
+  double fraction = 0;  // 0..1, of the planned work
   uint64_t runs = 0, steps = 0, activated = 0, bad = 0;
   double seconds = 0;
-  std::string phase;        // "no-fault arm", "fence-off arm", "faults"
+  std::string phase;  // "no-fault arm", "fence-off arm", "faults"
 };
 
 // Who listens to a campaign while it runs. All may be left out; all are called on its thread.

@@ -1,10 +1,12 @@
 // Fault kinds as data: what each deliberate corruption is, where it enters, what may answer it.
 //
-// A kind is one operator of the bug catalogue. It enters through a named hook point of the reference
-// engine, as altered data, never by a macro in production code. docs/FAULTS.md shows this list.
+// A kind is one operator of the bug catalogue. It enters through a named hook point of the
+// reference engine, as altered data, never by a macro in production code. docs/FAULTS.md shows this
+// list.
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "kvfence/reason.h"
@@ -23,5 +25,8 @@ struct FaultKind {
 // All kinds, in a fixed order.
 std::span<const FaultKind> FaultKinds();
 const FaultKind* FindFaultKind(std::string_view name);
+
+// docs/FAULTS.md.
+std::string FaultsMarkdown();
 
 }  // namespace kvfence

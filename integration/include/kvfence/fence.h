@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kvfence/config.h"
+#include "kvfence/device_types.h"
 #include "kvfence/event.h"
 #include "kvfence/finding.h"
 #include "kvfence/log_names.h"
@@ -96,6 +97,13 @@ class Fence {
   };
   Stats stats() const;
   const FenceConfig& config() const;
+
+  // The incident record of a violation, as one JSON line: holders and last events of its page as
+  // they are now. Between calls, not from within a sink.
+  std::string IncidentJson(const Violation& violation) const;
+  // The device's record of a page (CPU backend), for fault campaigns to damage as a stray write of
+  // the device would. Null beyond the pool.
+  PageRecord* DeviceRecord(RankId rank, PoolId pool, PageId page);
 
  private:
   class Impl;

@@ -1,0 +1,111 @@
+// The report as JSON: the keys that the command line promises.
+#include <nlohmann/json.hpp>
+
+#include "kvfence/campaign.h"
+
+namespace kvfence {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json FaultJson(const FaultTally& tally) {
+  Json json;
+  json["kind"] = tally.kind;
+  json["class"] = std::string(1, tally.fault_class);
+  json["activated"] = tally.activated;
+  for (int i = 0; i < kOutcomeCount; ++i) {
+    const auto at = static_cast<size_t>(i);
+    json[std::string(kOutcomeNames[at])] = tally.outcomes[at];
+  }
+  json["reasons"] = Json::object();
+  for (const auto& [reason, count] : tally.reasons) json["reasons"][reason] = count;
+  json["delay_steps"] = Json::object();
+  for (const auto& [steps, count] : tally.delay_steps) {
+    json["delay_steps"][std::to_string(steps)] = count;
+  }
+  return json;
+}
+
+Json StoryJson(const IncidentStory& story) {
+  Json json;
+  json["kind"] = story.kind;
+  json["outcome"] = std::string(kOutcomeNames[static_cast<size_t>(story.outcome)]);
+  json["run"] = story.run;
+  json["timeline"] = Json::array();
+  for (const TimelineEntry& entry : story.timeline) {
+    json["timeline"].push_back({{"step", entry.step}, {"what", entry.what}, {"text", entry.text}});
+  }
+  if (!story.record.empty()) json["record"] = Json::parse(story.record, nullptr, false);
+  if (!story.log.empty()) json["log"] = story.log;
+  return json;
+}
+
+std::string PolicyName(Policy policy) {
+  switch (policy) {
+    case Policy::kLog:
+      return "log";
+    case Policy::kAbort:
+      return "abort";
+    case Policy::kRecompute:
+      return "recompute";
+    case Policy::kStop:
+      return "stop";
+  }
+  return "?";
+}
+
+void AddTotals(const CampaignReport& report, Json* out) {
+  Json& json = *out;
+  json["seed"] = report.config.seed;
+  json["trace"] = report.config.trace;
+  json["level"] = std::string(LevelName(report.config.level));
+  json["policy"] = PolicyName(report.config.policy);
+  json["drawn"] = report.drawn;
+  json["runs"] = report.runs;
+  json["requests"] = report.requests;
+  json["steps"] = report.steps;
+  json["events"] = report.events;
+  json["entries_checked"] = report.entries_checked;
+  json["ownership_changes"] = report.ownership_changes;
+  json["tokens_published"] = report.tokens_published;
+  json["wrong_tokens_published"] = report.wrong_tokens_published;
+  json["requests_aborted"] = report.requests_aborted;
+  json["false_alarms"] = report.false_alarms;
+}
+
+void AddArms(const CampaignReport& report, Json* out) {
+  Json& json = *out;
+  json["clean_arm"] = {{"steps", report.clean_arm.steps},
+                       {"entries_checked", report.clean_arm.entries_checked},
+                       {"violations", report.clean_arm.violations},
+                       {"wrong_tokens_published", report.clean_arm.wrong_tokens_published}};
+  Json by_kind = Json::object();
+  for (const FaultTally& tally : report.faults) by_kind[tally.kind] = tally.off_arm_wrong_tokens;
+  json["off_arm"] = {{"wrong_tokens_published", report.off_arm.wrong_tokens_published},
+                     {"by_kind", std::move(by_kind)}};
+}
+
+}  // namespace
+
+std::string ToJson(const CampaignReport& report, int indent) {
+  Json json;
+  AddTotals(report, &json);
+  json["faults"] = Json::array();
+  for (const FaultTally& tally : report.faults) json["faults"].push_back(FaultJson(tally));
+  AddArms(report, &json);
+  json["device_bytes_per_page"] = report.device_bytes_per_page;
+  json["device_bytes_per_entry"] = report.device_bytes_per_entry;
+  json["seconds"] = report.seconds;
+  json["timing"] = {{"clean_tokens_per_second", report.clean_tokens_per_second},
+                    {"off_tokens_per_second", report.off_tokens_per_second}};
+  json["green"] = report.green;
+  json["complete"] = report.complete;
+  json["partial"] = report.partial;
+  json["missing"] = report.missing;
+  json["red"] = report.red;
+  json["stories"] = Json::array();
+  for (const IncidentStory& story : report.stories) json["stories"].push_back(StoryJson(story));
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace kvfence

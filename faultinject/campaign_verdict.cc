@@ -1,0 +1,74 @@
+#include "campaign_verdict.h"
+
+#include <algorithm>
+
+namespace kvfence {
+namespace {
+
+void RedOutcomes(const FaultTally& tally, std::vector<std::string>* red) {
+  for (int i = 0; i < kOutcomeCount; ++i) {
+    const uint64_t n = tally.outcomes[static_cast<size_t>(i)];
+    if (n == 0 || !IsBad(static_cast<Outcome>(i))) continue;
+    red->push_back(tally.kind + ": " + std::to_string(n) + " of " +
+                   std::to_string(tally.activated) + " " +
+                   std::string(kOutcomeNames[static_cast<size_t>(i)]));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> MissingOf(const FaultKind& kind, const FaultTally& tally) {
+  std::vector<std::string> missing;
+  if (tally.activated < kActivationsToComplete) {
+    missing.push_back(tally.kind + ": activated " + std::to_string(tally.activated) + " times of " +
+                      std::to_string(kActivationsToComplete));
+  }
+  const uint64_t benign = tally.outcomes[static_cast<size_t>(Outcome::kBenign)];
+  if (benign * 2 > tally.activated) {
+    missing.push_back(tally.kind + ": " + std::to_string(benign) + " of " +
+                      std::to_string(tally.activated) + " were benign, more than half");
+  }
+  for (int r = 0; r < kReasonCount; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    const std::string name(ReasonName(reason));
+    if (!kind.reasons.Has(reason) || tally.reasons.contains(name)) continue;
+    missing.push_back(tally.kind + ": never answered by " + name);
+  }
+  if (!kind.bookkeeping_only && tally.off_arm_wrong_tokens == 0) {
+    missing.push_back(tally.kind + ": no wrong token without the fence");
+  }
+  return missing;
+}
+
+void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* report) {
+  std::vector<std::string>& red = report->red;
+  for (const FaultTally& tally : report->faults) RedOutcomes(tally, &red);
+  if (report->false_alarms != 0) {
+    red.push_back(std::to_string(report->false_alarms) + " false alarms");
+  }
+  if (report->clean_arm.violations != 0) {
+    red.push_back("the no-fault arm isn't silent: " + std::to_string(report->clean_arm.violations) +
+                  " reports");
+  }
+  if (report->clean_arm.wrong_tokens_published != 0) {
+    red.push_back("the no-fault arm published " +
+                  std::to_string(report->clean_arm.wrong_tokens_published) + " wrong tokens");
+  }
+  if (report->clean_arm.steps == 0) red.push_back("the no-fault arm served nothing");
+  const bool harmful = std::any_of(kinds.begin(), kinds.end(),
+                                   [](const FaultKind* kind) { return !kind->bookkeeping_only; });
+  if (harmful && report->off_arm.wrong_tokens_published == 0) {
+    red.push_back("the fence-off arm published no wrong token: the faults prove nothing");
+  }
+  report->green = red.empty();
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    for (std::string& line : MissingOf(*kinds[k], report->faults[k])) {
+      report->missing.push_back(std::move(line));
+    }
+  }
+  if (kinds.size() < FaultKinds().size()) report->missing.push_back("not all fault kinds were run");
+  if (report->partial) report->missing.push_back("the run was interrupted");
+  report->complete = report->green && report->missing.empty();
+}
+
+}  // namespace kvfence

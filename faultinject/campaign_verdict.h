@@ -1,0 +1,29 @@
+// When a campaign is green, when it's complete, and the sentences that say why not.
+//
+// Invariant: green and complete follow from the tallies alone.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvfence/campaign.h"
+#include "kvfence/fault_kind.h"
+
+namespace kvfence {
+
+// A miss rate below 1 % at 95 %.
+inline constexpr uint64_t kActivationsToComplete = 300;
+
+constexpr bool IsBad(Outcome outcome) {
+  return outcome == Outcome::kLate || outcome == Outcome::kMissed ||
+         outcome == Outcome::kCollateral || outcome == Outcome::kCrashed;
+}
+
+// What this kind still lacks, as sentences.
+std::vector<std::string> MissingOf(const FaultKind& kind, const FaultTally& tally);
+
+// Fills in red, missing, green and complete.
+void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* report);
+
+}  // namespace kvfence

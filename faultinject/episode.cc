@@ -1,0 +1,131 @@
+#include "episode.h"
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "episode_notes.h"
+#include "fault_watch.h"
+#include "kvfence/fence.h"
+#include "kvfence/switched_tracker.h"
+#include "saboteur.h"
+
+namespace kvfence {
+namespace {
+
+// How often a faulted page changes hands before the fault can do harm.
+uint64_t ChangesOf(const FaultKind* kind) {
+  if (kind == nullptr) return 0;
+  if (kind->name == "double_free" || kind->name == "stale_index_entry") return 2;
+  return kind->name == "free_while_held" ? 1 : 0;
+}
+
+EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
+  EngineNames names;
+  if (fence == nullptr) return names;
+  names.name = [fence, watch](const std::string& name) {
+    const NameId id = fence->Intern(name);
+    watch->Name(id, static_cast<RequestIndex>(std::stoul(name.substr(1))));
+    return id;
+  };
+  names.identity = [fence](uint32_t identity) {
+    const std::pair<std::string, std::string> field{"adapter", std::to_string(identity)};
+    return fence->InternIdentity({&field, 1});
+  };
+  return names;
+}
+
+void Summarise(const EngineReport& report, const Fence* fence, const FaultWatch& watch,
+               RunResult* result) {
+  result->steps = report.steps;
+  result->tokens = report.tokens_published;
+  result->wrong_tokens = report.wrong_tokens;
+  result->aborted = report.fenced;
+  result->audit = report.audit;
+  result->violations = watch.violations();
+  result->false_alarms = watch.false_alarms();
+  result->wrong_without_fault = watch.wrong_without_fault();
+  if (fence != nullptr) {
+    const Fence::Stats stats = fence->stats();
+    result->events = stats.events;
+    result->entries_checked = stats.entries_checked;
+    result->ownership_changes = stats.ownership_changes;
+    result->device_bytes_pages = stats.device_bytes_pages;
+  }
+  result->activated = watch.faults().size();
+  result->faults.assign(watch.faults().begin(), watch.faults().end());
+  for (const FaultRecord& fault : result->faults) {
+    result->outcomes.push_back(JudgeOutcome(fault.evidence));
+  }
+}
+
+void AddStories(const EpisodePlan& plan, const RunOptions& options, const EpisodeNotes& notes,
+                RunResult* result) {
+  std::string settings;
+  for (const std::string& line : Describe(plan.engine)) {
+    settings += (settings.empty() ? "" : " ") + line;
+  }
+  for (size_t i = 0; i < result->faults.size(); ++i) {
+    if (!options.want_story(result->faults[i], result->outcomes[i])) continue;
+    IncidentStory story;
+    story.kind = std::string(plan.kind->name);
+    story.outcome = result->outcomes[i];
+    story.run = plan.number;
+    story.timeline.push_back({0, "settings", settings});
+    for (TimelineEntry& entry : notes.TimelineOf(result->faults[i])) {
+      story.timeline.push_back(std::move(entry));
+    }
+    story.record = result->faults[i].record;
+    result->stories.push_back(std::move(story));
+  }
+}
+
+}  // namespace
+
+Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options) {
+  const bool faults = plan.kind != nullptr;
+  EpisodeNotes notes;
+  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(), ChangesOf(plan.kind), 24);
+  watch.on_begin = options.on_fault;
+  const bool stories = faults && options.want_story;
+  if (stories) watch.notes = &notes;
+
+  std::unique_ptr<Fence> fence;
+  if (options.fence) {
+    std::vector<EventSink*> sinks = options.sinks;
+    sinks.insert(sinks.begin(), &watch);
+    Result<std::unique_ptr<Fence>> made = Fence::Create(plan.fence, std::move(sinks));
+    if (!made.ok()) return Status(made.status().code(), made.status().message());
+    fence = std::move(*made);
+    if (stories) {
+      watch.incident = [&](const Violation& violation) { return fence->IncidentJson(violation); };
+    }
+  }
+  Saboteur saboteur(faults ? MakeInjector(plan.kind->name) : nullptr, &watch, watch.notes,
+                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3);
+  EngineConfig config = plan.engine;
+  config.judge_raw = plan.engine.judge_raw && options.fence;
+  Result<std::unique_ptr<Engine<SwitchedTracker>>> made = Engine<SwitchedTracker>::Create(
+      config, &plan.trace, SwitchedTracker(fence.get()), NamesFor(fence.get(), &watch),
+      faults ? &saboteur : nullptr, &watch);
+  if (!made.ok()) return Status(made.status().code(), made.status().message());
+  Engine<SwitchedTracker>& engine = **made;
+
+  RunResult result;
+  try {
+    while (engine.Step()) {
+      if (options.go_on && !options.go_on(engine.report().steps, engine.ended())) {
+        result.stopped = true;
+        break;
+      }
+    }
+  } catch (const std::exception&) {
+    watch.Crashed();
+  }
+  result.served = engine.ended();
+  Summarise(engine.report(), fence.get(), watch, &result);
+  if (stories) AddStories(plan, options, notes, &result);
+  return result;
+}
+
+}  // namespace kvfence

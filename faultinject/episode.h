@@ -1,0 +1,76 @@
+// One episode: a fresh engine with drawn settings serves a few requests while faults of one kind
+// are put in, once with the fence and once without.
+//
+// Invariant: a pure function of (campaign config, episode number) (I-20).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fault_record.h"
+#include "kvfence/campaign.h"
+#include "kvfence/engine.h"
+#include "kvfence/fault_kind.h"
+#include "kvfence/trace.h"
+
+namespace kvfence {
+
+// Where a campaign's requests come from.
+class RequestSource {
+ public:
+  // `path` empty: the generator. Refuses an unreadable trace.
+  static Result<RequestSource> Open(const CampaignConfig& config);
+  bool generated() const { return trace_.empty(); }
+  uint64_t size() const { return trace_.size(); }
+  // All requests of the continuous arm.
+  std::vector<TraceRequest> All(uint64_t n) const;
+  // n requests for one episode; `served`: requests of the episodes before.
+  std::vector<TraceRequest> Slice(uint64_t episode, uint64_t served, uint64_t n) const;
+
+ private:
+  uint64_t seed_ = 0;
+  std::vector<TraceRequest> trace_;
+};
+
+// Tokens of the longest request.
+uint64_t LongestOf(const std::vector<TraceRequest>& trace);
+
+struct EpisodePlan {
+  uint64_t number = 0;
+  const FaultKind* kind = nullptr;  // null: the continuous arm without faults
+  EngineConfig engine;
+  std::vector<TraceRequest> trace;
+  FenceConfig fence;
+};
+// Draws the settings. Refuses when the given pages can't serve the longest request.
+Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan);
+// "name=value" of what was drawn.
+std::vector<std::string> Describe(const EngineConfig& engine);
+
+// What a run of an engine came to.
+struct RunResult {
+  uint64_t served = 0, steps = 0, events = 0, entries_checked = 0, ownership_changes = 0;
+  uint64_t tokens = 0, wrong_tokens = 0, aborted = 0;
+  uint64_t violations = 0, false_alarms = 0, wrong_without_fault = 0;
+  uint64_t device_bytes_pages = 0;
+  uint64_t activated = 0;
+  bool stopped = false;  // interrupted
+  std::string audit;     // what was wrong with the books at the end
+  std::vector<FaultRecord> faults;
+  std::vector<Outcome> outcomes;       // of each fault
+  std::vector<IncidentStory> stories;  // of those asked for
+};
+
+struct RunOptions {
+  bool fence = true;
+  // Which faults are to be told as stories; empty: none.
+  std::function<bool(const FaultRecord&, Outcome)> want_story{};
+  std::vector<EventSink*> sinks{};
+  std::function<void()> on_fault{};
+  std::function<bool(uint64_t steps, uint64_t ended)> go_on{};  // false: stop now
+};
+Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options);
+
+}  // namespace kvfence

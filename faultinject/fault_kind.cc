@@ -1,0 +1,78 @@
+// The list of fault kinds: the single place where a kind's name, hook and answers stand.
+#include "kvfence/fault_kind.h"
+
+#include <array>
+
+namespace kvfence {
+namespace {
+
+using R = Reason;
+
+constexpr CheckSet Set(std::initializer_list<Reason> reasons) {
+  CheckSet set;
+  for (const Reason reason : reasons) set = set + reason;
+  return set;
+}
+
+constexpr std::array kKinds = {
+    FaultKind{"stale_mapping", 'A', "before_upload", Set({R::kPageMismatch}), false,
+              "a table row goes on naming a page that was given back (an entry kept over "
+              "preemption, or of the row's last tenant)"},
+    FaultKind{"stale_index_entry", 'A', "after_retire",
+              Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch, R::kNotCommitted,
+                   R::kWriteShared, R::kDoubleFree}),
+              false,
+              "a cached page is evicted but its prefix-index entry stays, and a later request "
+              "hits it"},
+    FaultKind{"double_free", 'B', "after_retire",
+              Set({R::kDoubleFree, R::kIssuedWhileHeld, R::kTagMismatch}), false,
+              "a free page is returned once more, so the free list names it twice and two "
+              "requests get it"},
+    FaultKind{"free_while_held", 'B', "after_retire",
+              Set({R::kFreedWhileHeld, R::kTagMismatch, R::kStaleIndexEntry}), false,
+              "a page is returned while a running request holds it (a reference that was not "
+              "counted)"},
+    FaultKind{"issue_held", 'B', "on_alloc",
+              Set({R::kIssuedWhileHeld, R::kTagMismatch, R::kStaleIndexEntry}), false,
+              "the allocator hands out a page that a running request holds"},
+    FaultKind{"late_foreign_write", 'C', "async", Set({R::kStampMismatch, R::kChangedDuringStep}),
+              false, "a copy for the page's former owner lands after the page was issued again"},
+    FaultKind{"row_unannounced", 'D', "on_bind_row", Set({R::kRowEpoch}), true,
+              "a batch row gets a new tenant that the fence isn't told of"},
+    FaultKind{"table_flip", 'D', "between_validate_and_attention", Set({R::kChangedDuringStep}),
+              false, "a table word changes after validate and before attention reads it"},
+    FaultKind{"row_swap", 'E', "before_validate",
+              Set({R::kPageMismatch, R::kPageOutOfRange, R::kRowTail}), false,
+              "two rows' table entries are exchanged"},
+    FaultKind{"row_tail", 'E', "before_validate", Set({R::kRowTail}), false,
+              "an entry beyond the covered pages, but within the kernel's reach, names another's "
+              "page"},
+    FaultKind{"torn_table", 'E', "before_validate",
+              Set({R::kPageMismatch, R::kPageOutOfRange, R::kRowTail}), false,
+              "the end of a row is what the last step's buffer held: half an upload"},
+    FaultKind{"tag_flip", 'E', "async", Set({R::kTagMismatch, R::kChangedDuringStep}), true,
+              "a bit of the fence's own record flips: the tag of a page that is in use"},
+    FaultKind{"padded_row", 'F', "before_validate", Set({R::kPadRow}), false,
+              "a padded row names a live page and writes into it"},
+    FaultKind{"wrong_write_slot", 'G', "before_validate", Set({R::kWriteTarget}), false,
+              "a new token's write slot lies in another request's page"},
+    FaultKind{"length_off_by_one", 'G', "before_validate", Set({R::kLengthMismatch}), false,
+              "the length that attention uses is one token too long or too short"},
+    FaultKind{"length_off_by_page", 'G', "before_validate", Set({R::kLengthMismatch}), false,
+              "the length that attention uses is a page too long or too short"},
+    FaultKind{"skipped_write", 'J', "before_validate", Set({R::kNotCommitted}), false,
+              "a new token's write slot is a skip: what attention reads there was never written"},
+};
+
+}  // namespace
+
+std::span<const FaultKind> FaultKinds() { return kKinds; }
+
+const FaultKind* FindFaultKind(std::string_view name) {
+  for (const FaultKind& kind : kKinds) {
+    if (kind.name == name) return &kind;
+  }
+  return nullptr;
+}
+
+}  // namespace kvfence

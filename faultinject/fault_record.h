@@ -1,0 +1,73 @@
+// What is known of one injected fault, and what became of it.
+//
+// Idea: evidence is only collected while the episode runs and judged when it's over, so that late
+// effects of a fault count for it. Invariant: the judgement asks the ground truth (what was read,
+// what was published) and the fence's reports, never the ledger.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvfence/campaign.h"
+#include "kvfence/fault_hooks.h"
+#include "kvfence/finding.h"
+
+namespace kvfence {
+
+// What a fault touches, as its injector says.
+struct FaultMark {
+  std::string text;                      // one line for people
+  std::vector<PageId> pages{};           // faulted: whoever holds them from now on is affected
+  std::vector<RequestIndex> requests{};  // affected by name
+};
+
+struct Evidence {
+  bool crashed = false;          // the engine threw
+  bool wrong_published = false;  // a row with a wrong result passed as clean
+  bool wrong_read = false;       // the raw read of a row was wrong
+  bool reported = false;         // by any reason
+  bool answered = false;         // by a declared one
+  bool collateral = false;       // a request ended that held no faulted object
+};
+
+// What became of an activated fault. A wrong read that nobody reported counts as missed even where
+// its request was withdrawn before its token could leave.
+constexpr Outcome JudgeOutcome(const Evidence& e) {
+  if (e.crashed) return Outcome::kCrashed;
+  if (e.wrong_published) return e.reported ? Outcome::kLate : Outcome::kMissed;
+  if (e.collateral || (e.reported && !e.answered)) return Outcome::kCollateral;
+  if (e.answered) return e.wrong_read ? Outcome::kPrevented : Outcome::kEarly;
+  return e.wrong_read ? Outcome::kMissed : Outcome::kBenign;
+}
+
+// One activated fault.
+struct FaultRecord {
+  FaultMark mark;
+  int64_t step = -1;                       // activated
+  std::vector<RequestIndex> affected{};    // so far; sorted
+  std::vector<RequestIndex> bystanders{};  // ended though not affected
+  Evidence evidence{};
+  CheckSet reasons{};  // all that were reported of it
+  std::optional<int64_t> first_report{};
+  std::vector<PageId> sick{};  // faulted pages that haven't been free since
+  uint64_t changes = 0;        // of hands that faulted pages went through since
+  int64_t last_effect = -1;    // the last step at which anything was seen of it
+  std::optional<Violation> first_violation{};
+  std::string record{};  // its incident record
+
+  bool Affects(RequestIndex request) const {
+    return std::binary_search(affected.begin(), affected.end(), request);
+  }
+  void Affect(RequestIndex request) {
+    const auto at = std::lower_bound(affected.begin(), affected.end(), request);
+    if (at == affected.end() || *at != request) affected.insert(at, request);
+  }
+  bool Names(PageId page) const {
+    return std::find(mark.pages.begin(), mark.pages.end(), page) != mark.pages.end();
+  }
+};
+
+}  // namespace kvfence

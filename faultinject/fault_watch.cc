@@ -1,0 +1,155 @@
+#include "fault_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvfence {
+
+size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark) {
+  FaultRecord fault;
+  fault.step = fault.last_effect = step_;
+  for (const RequestIndex request : mark.requests) fault.Affect(request);
+  for (const PageId page : mark.pages) {
+    for (const RequestIndex holder : at.HoldersOf(page)) fault.Affect(holder);
+  }
+  fault.sick = mark.pages;
+  fault.mark = std::move(mark);
+  faults_.push_back(std::move(fault));
+  open_ = true;
+  Add({.step = step_, .kind = NoteKind::kFault});
+  if (on_begin) on_begin();
+  return faults_.size() - 1;
+}
+
+void FaultWatch::Name(NameId name, RequestIndex request) { names_[name.value()] = request; }
+
+RequestIndex FaultWatch::RequestOf(RequestId id) const {
+  const auto it = names_.find(id.name().value());
+  return !id || it == names_.end() ? kNoRequest : it->second;
+}
+
+FaultRecord* FaultWatch::FaultOf(RequestIndex request, int64_t page) {
+  if (request != kNoRequest) {
+    for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
+      if (it->Affects(request)) return &*it;
+    }
+  }
+  if (page >= 0) {
+    for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
+      if (it->Names(PageId(page))) return &*it;
+    }
+  }
+  return faults_.empty() ? nullptr : &faults_.back();
+}
+
+FaultRecord* FaultWatch::Touch(RequestIndex request, int64_t page) {
+  FaultRecord* fault = FaultOf(request, page);
+  if (fault != nullptr) fault->last_effect = step_;
+  return fault;
+}
+
+void FaultWatch::PageGoesTo(RequestIndex request, PageId page) {
+  for (FaultRecord& fault : faults_) {
+    if (std::find(fault.sick.begin(), fault.sick.end(), page) != fault.sick.end()) {
+      fault.Affect(request);
+      ++fault.changes;
+    }
+  }
+}
+
+void FaultWatch::OnViolation(const Violation& violation) {
+  ++violations_;
+  const RequestIndex request = RequestOf(violation.req);
+  Add({.step = step_,
+       .kind = NoteKind::kViolation,
+       .request = request,
+       .page = violation.page,
+       .row = violation.row,
+       .at = violation.at,
+       .reason = violation.reason});
+  FaultRecord* fault = Touch(request, violation.page);
+  if (fault == nullptr) {
+    ++false_alarms_;
+    return;
+  }
+  fault->evidence.reported = true;
+  fault->evidence.answered |= expected_.Has(violation.reason);
+  fault->reasons = fault->reasons + violation.reason;
+  if (!fault->first_report) fault->first_report = step_;
+  if (!fault->first_violation) fault->first_violation = violation;
+}
+
+void FaultWatch::OnRow(const RowOutcome& row) {
+  const bool wrong_out = row.published && row.token_wrong;
+  if (wrong_out) ++wrong_published_;
+  if (row.raw_wrong || wrong_out) {
+    FaultRecord* fault = Touch(row.request, -1);
+    if (fault == nullptr) {
+      if (wrong_out) ++wrong_without_fault_;
+    } else {
+      fault->evidence.wrong_read = true;
+      fault->evidence.wrong_published |= wrong_out;
+    }
+    Add({.step = step_,
+         .kind = wrong_out ? NoteKind::kWrongToken : NoteKind::kWrongRead,
+         .request = row.request,
+         .row = static_cast<int64_t>(row.row.value())});
+  } else if (row.published && row.sampled) {
+    Add({.step = step_, .kind = NoteKind::kPublished, .request = row.request});
+  }
+  if (row.published || row.withdrawn) return;
+  // Not published: the fence ended it.
+  FaultRecord* fault = Touch(row.request, -1);
+  if (fault == nullptr) {
+    if (violations_ == 0) ++false_alarms_;  // else it was counted as it was reported
+    return;
+  }
+  fault->evidence.reported = true;
+  fault->reasons = fault->reasons + row.reasons;
+  if ((row.reasons.mask() & expected_.mask()) != 0) fault->evidence.answered = true;
+  if (!fault->first_report) fault->first_report = step_;
+  if (fault->Affects(row.request)) return;
+  fault->evidence.collateral = true;
+  fault->bystanders.push_back(row.request);
+}
+
+void FaultWatch::OnStep(const StepOutcome& step) {
+  for (const RowOutcome& row : step.rows) OnRow(row);
+}
+
+void FaultWatch::OnEnd(RequestIndex request, RequestId, EndKind kind) {
+  NoteKind note = NoteKind::kFinished;
+  if (kind == EndKind::kFenced) note = NoteKind::kFenced;
+  if (kind == EndKind::kAborted || kind == EndKind::kRejected) note = NoteKind::kAborted;
+  if (kind == EndKind::kPreempted) note = NoteKind::kPreempted;
+  Add({.step = step_, .kind = note, .request = request});
+}
+
+void FaultWatch::StepDone(FaultSurface& at) {
+  for (FaultRecord& fault : faults_) {
+    if (incident && fault.record.empty() && fault.first_violation) {
+      fault.record = incident(*fault.first_violation);
+    }
+    if (step_ == fault.step || fault.changes < changes_) continue;
+    std::erase_if(fault.sick, [&](PageId page) { return at.StateOf(page) == PageState::kFree; });
+  }
+  if (!open_) return;
+  const FaultRecord& fault = faults_.back();
+  const int64_t quiet = step_ - fault.last_effect;
+  if (step_ == fault.step) return;
+  if (quiet >= idle_) {
+    open_ = false;
+    return;
+  }
+  if (fault.changes < changes_) return;
+  for (const RequestIndex request : at.Running()) {
+    if (fault.Affects(request)) return;
+  }
+  open_ = false;
+}
+
+void FaultWatch::Crashed() {
+  if (!faults_.empty()) faults_.back().evidence.crashed = true;
+}
+
+}  // namespace kvfence

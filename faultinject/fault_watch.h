@@ -1,0 +1,88 @@
+// Watches one run of the engine: collects what the ground truth and the fence say, and lays it to
+// the fault that it belongs to.
+//
+// Idea: a request is affected by a fault if the fault names it, or if it held a faulted page at or
+// after the activation. What happens to an affected request belongs to that fault; what happens to
+// any other belongs to the latest fault, as collateral. Without any fault a report is a false
+// alarm. Invariant: the engine's feed decides (what was read, what was published), the ledger is
+// never asked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "episode_notes.h"
+#include "fault_record.h"
+#include "kvfence/finding.h"
+#include "kvfence/outcome.h"
+
+namespace kvfence {
+
+class FaultWatch : public OutcomeSink, public EventSink {
+ public:
+  // `expected`: the reasons that may answer. `changes`: a fault whose effect comes when its page
+  // next changes hands isn't over before that happened so many times; `idle`: but the next one may
+  // be put in after so many steps without effect.
+  FaultWatch(CheckSet expected, uint64_t changes, int64_t idle)
+      : expected_(expected), changes_(changes), idle_(idle) {}
+
+  // --- the injector's side ------------------------------------------------------------------
+  // A fault is about to be put in. Returns its number.
+  size_t Begin(FaultSurface& at, FaultMark mark);
+  bool open() const { return open_; }
+  // A page went to a request: whoever gets a faulted one is affected.
+  void PageGoesTo(RequestIndex request, PageId page);
+  // The step is over.
+  void StepDone(FaultSurface& at);
+  void SetStep(int64_t step) { step_ = step; }
+  // The engine threw.
+  void Crashed();
+
+  // --- the run's side -----------------------------------------------------------------------
+  // Which request the fence means; set where the run names its requests.
+  void Name(NameId name, RequestIndex request);
+  std::function<std::string(const Violation&)> incident{};  // makes the record of a violation
+  std::function<void()> on_begin{};
+  EpisodeNotes* notes = nullptr;
+
+  void OnStep(const StepOutcome& step) override;
+  void OnEnd(RequestIndex request, RequestId id, EndKind kind) override;
+  void OnViolation(const Violation& violation) override;
+  void OnStep(const StepStats&) override {}
+
+  std::span<const FaultRecord> faults() const { return faults_; }
+  uint64_t false_alarms() const { return false_alarms_; }
+  uint64_t violations() const { return violations_; }
+  uint64_t wrong_published() const { return wrong_published_; }
+  // Wrong results that no fault can answer for, as none was there.
+  uint64_t wrong_without_fault() const { return wrong_without_fault_; }
+
+ private:
+  // The fault that answers for it: the latest that affects the request, else the latest that names
+  // the page, else the latest of all; null: none.
+  FaultRecord* FaultOf(RequestIndex request, int64_t page);
+  FaultRecord* Touch(RequestIndex request, int64_t page);
+  void OnRow(const RowOutcome& row);
+  RequestIndex RequestOf(RequestId id) const;
+  void Add(const Note& note) {
+    if (notes != nullptr) notes->Add(note);
+  }
+
+  CheckSet expected_;
+  uint64_t changes_;
+  int64_t idle_;
+  int64_t step_ = 0;
+  bool open_ = false;
+  std::vector<FaultRecord> faults_;
+  std::unordered_map<uint32_t, RequestIndex> names_;  // only looked up, never iterated
+  uint64_t false_alarms_ = 0;
+  uint64_t violations_ = 0;
+  uint64_t wrong_published_ = 0;
+  uint64_t wrong_without_fault_ = 0;
+};
+
+}  // namespace kvfence

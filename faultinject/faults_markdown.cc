@@ -1,0 +1,69 @@
+// docs/FAULTS.md, made from the list of kinds so that it can't say anything else.
+#include <string>
+
+#include "kvfence/fault_kind.h"
+
+namespace kvfence {
+namespace {
+
+constexpr std::string_view kHead =
+    "# Fault kinds\n"
+    "\n"
+    "Made from `faultinject/fault_kind.cc`; a test compares this file with it, and prints the new\n"
+    "text when they differ. Each kind is one operator of real bookkeeping bugs. It enters the\n"
+    "reference engine at a named hook, as altered data. `kvfence faults` prints the same list.\n"
+    "\n"
+    "Classes: A stale mapping of a freed page, B free list and reference counts, C transfers and\n"
+    "recycled pages, D step and stream ordering, E tables, rows and plans, F padding and dummy\n"
+    "batches, G lengths, geometry and address arithmetic, J content validity.\n"
+    "\n"
+    "| kind | class | hook | what it corrupts | answered by |\n"
+    "|---|---|---|---|---|\n";
+
+constexpr std::string_view kTail =
+    "\n"
+    "A kind marked *bookkeeping only* can't make a wrong read by itself: without the fence "
+    "nothing\n"
+    "goes wrong. It shows that the fence fails closed when its own view is damaged.\n"
+    "\n"
+    "## Outcomes\n"
+    "\n"
+    "| outcome | means |\n"
+    "|---|---|\n"
+    "| `prevented` | its raw read was wrong, nothing wrong was published, for a declared reason |\n"
+    "| `early` | ended or reported for a declared reason before any wrong read |\n"
+    "| `benign` | activated, nothing wrong read, nothing reported |\n"
+    "| `late` | reported, but a wrong result was published |\n"
+    "| `missed` | a wrong result was published, or wrongly read, and nothing was reported |\n"
+    "| `collateral` | a request ended that held no faulted object, or only for undeclared reasons "
+    "|\n"
+    "| `crashed` | the engine threw |\n"
+    "\n"
+    "A campaign is green only if the last four are 0, nothing was reported without a fault, and\n"
+    "the same faults without the fence publish wrong tokens. It is complete only if each kind was\n"
+    "activated at least 300 times, at most half of them benign, each declared reason answered, "
+    "and\n"
+    "each kind that isn't bookkeeping only published wrong tokens without the fence.\n";
+
+}  // namespace
+
+std::string FaultsMarkdown() {
+  std::string text(kHead);
+  for (const FaultKind& kind : FaultKinds()) {
+    text += "| `" + std::string(kind.name) + "` | " + std::string(1, kind.fault_class) + " | `" +
+            std::string(kind.hook) + "` | " + std::string(kind.corrupts);
+    if (kind.bookkeeping_only) text += " (*bookkeeping only*)";
+    text += " |";
+    bool first = true;
+    for (int r = 0; r < kReasonCount; ++r) {
+      const auto reason = static_cast<Reason>(r);
+      if (!kind.reasons.Has(reason)) continue;
+      text += std::string(first ? " " : ", ") + "`" + std::string(ReasonName(reason)) + "`";
+      first = false;
+    }
+    text += " |\n";
+  }
+  return text + std::string(kTail);
+}
+
+}  // namespace kvfence

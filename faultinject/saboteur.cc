@@ -1,0 +1,114 @@
+#include "saboteur.h"
+
+#include <utility>
+
+namespace kvfence {
+
+Saboteur::Saboteur(std::unique_ptr<Injector> injector, FaultWatch* watch, EpisodeNotes* notes,
+                   Fence* fence, uint64_t pages, uint64_t seed)
+    : injector_(std::move(injector)), watch_(watch), notes_(notes), fence_(fence), rng_(seed) {
+  seen_.pages.resize(pages);
+}
+
+Scene Saboteur::SceneAt(FaultSurface& at) {
+  return {.at = at,
+          .rng = rng_,
+          .seen = seen_,
+          .fence = fence_,
+          .Begin = [this](FaultSurface& surface,
+                          FaultMark mark) { watch_->Begin(surface, std::move(mark)); },
+          .Async =
+              [this, &at](StepId not_before, std::function<bool(FaultSurface&)> work) {
+                at.EnqueueAsync(not_before, [this, work = std::move(work)](FaultSurface& surface) {
+                  if (state_ != State::kQueued) return;
+                  watch_->SetStep(StepOf(surface));
+                  state_ = work(surface) ? State::kOpen : State::kArmed;
+                });
+              }};
+}
+
+template <class Ask>
+bool Saboteur::Try(FaultSurface& at, uint64_t one_in, Ask ask) {
+  if (state_ != State::kArmed || injector_ == nullptr || !rng_.Chance(1, one_in)) return false;
+  watch_->SetStep(StepOf(at));
+  Scene scene = SceneAt(at);
+  if (!ask(scene)) return false;
+  state_ = State::kOpen;
+  return true;
+}
+
+void Saboteur::AfterPlan(FaultSurface& at) {
+  watch_->SetStep(StepOf(at));
+  if (state_ == State::kWaiting && StepOf(at) >= arm_at_) state_ = State::kArmed;
+}
+
+void Saboteur::BeforeUpload(FaultSurface& at) {
+  Try(at, 2, [&](Scene& s) { return injector_->BeforeUpload(s); });
+}
+
+void Saboteur::BeforeValidate(FaultSurface& at) {
+  Try(at, 2, [&](Scene& s) { return injector_->BeforeValidate(s); });
+}
+
+void Saboteur::BetweenValidateAndAttention(FaultSurface& at) {
+  Try(at, 2, [&](Scene& s) { return injector_->BetweenValidateAndAttention(s); });
+}
+
+void Saboteur::AfterRetire(FaultSurface& at) {
+  if (state_ == State::kArmed && !Try(at, 2, [&](Scene& s) { return injector_->AfterRetire(s); })) {
+    if (Try(at, 1, [&](Scene& s) { return injector_->Queue(s); })) state_ = State::kQueued;
+  }
+  watch_->StepDone(at);
+  if (state_ == State::kOpen && !watch_->open()) {
+    state_ = State::kWaiting;
+    arm_at_ = StepOf(at) + static_cast<int64_t>(rng_.Between(1, 4));
+  }
+}
+
+void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) {
+  Try(at, 2, [&](Scene& s) { return injector_->OnAlloc(s, request, pages); });
+  const uint64_t held = at.PagesOf(request).size();
+  for (size_t i = 0; i < pages.size(); ++i) {
+    PageSeen& page = seen_.pages[static_cast<size_t>(pages[i].value())];
+    page.former = page.owner;
+    page.owner = {request, at.IdOf(request), held + i};
+    page.shares = 0;
+    watch_->PageGoesTo(request, pages[i]);
+    if (notes_ != nullptr) {
+      notes_->Add({.step = StepOf(at),
+                   .kind = NoteKind::kAlloc,
+                   .request = request,
+                   .page = pages[i].value()});
+    }
+  }
+}
+
+void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
+  for (const SharedPage& hit : hits) {
+    ++seen_.pages[static_cast<size_t>(hit.page.value())].shares;
+    watch_->PageGoesTo(request, hit.page);
+    if (notes_ != nullptr) {
+      notes_->Add({.step = StepOf(at),
+                   .kind = NoteKind::kShare,
+                   .request = request,
+                   .page = hit.page.value()});
+    }
+  }
+}
+
+ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId page) {
+  std::vector<PageId>& returned = seen_.returned;
+  if (returned.size() == Observations::kReturned) returned.erase(returned.begin());
+  returned.push_back(page);
+  if (notes_ != nullptr) {
+    notes_->Add(
+        {.step = StepOf(at), .kind = NoteKind::kRelease, .request = request, .page = page.value()});
+  }
+  return ReturnAction::kProceed;
+}
+
+bool Saboteur::OnBindRow(FaultSurface& at, Row row, RequestIndex request) {
+  return !Try(at, 2, [&](Scene& s) { return injector_->OnBindRow(s, row, request); });
+}
+
+}  // namespace kvfence
