@@ -81,6 +81,7 @@ void StepBuffers::FillRows(const LogStep& step) {
   pads_.clear();
   prefix_.clear();
   lines_.clear();
+  line_pools_.clear();
   touched_ = 0;
   row_map_.assign(config_.rows, -1);
   lengths_.assign(config_.rows, 0);
@@ -91,6 +92,7 @@ void StepBuffers::FillRows(const LogStep& step) {
     row_map_[row.value()] = static_cast<int32_t>(lines_.size());
     lengths_[row.value()] = len;
     lines_.push_back(row);
+    line_pools_.push_back(pools);
     return pools;
   };
   for (const LogRow& row : step.rows) {
@@ -118,7 +120,10 @@ void StepBuffers::FillTable(PoolId pool, RankId rank, const RowTables& tables) {
     arrays.entries.resize(lines_.size() * width);
   }
   for (size_t i = 0; i < lines_.size(); ++i) {
-    Write(&arrays, pool, i, tables.Last(rank, lines_[i], pool));
+    const bool shown = (line_pools_[i] >> pool.value() & 1) != 0;
+    Write(&arrays, pool, i,
+          shown ? std::span<const int64_t>(tables.Last(rank, lines_[i], pool))
+                : std::span<const int64_t>());
   }
 }
 

@@ -36,7 +36,6 @@ class StepBuffers {
   std::vector<RowPlan>& rows() { return rows_; }
   // The slots of the step's i-th row (padded ones after live ones) in a pool.
   std::span<const int64_t> Slots(PoolId pool, size_t index) const;
-  // Does the step touch the pool, and this row in it?
   bool Touches(PoolId pool) const { return (touched_ >> pool.value() & 1) != 0; }
   // Another table for a row of the step, from now on (confirm).
   void Patch(Row row, PoolId pool, std::span<const int64_t> table);
@@ -56,9 +55,10 @@ class StepBuffers {
   std::span<const SlotRun> RunsOf(PoolId pool, const LogStep& step, size_t index) const;
 
   const FenceConfig& config_;
-  std::vector<Arrays> arrays_;    // [pool]
-  std::vector<Row> lines_;        // rows of the step, live ones first
-  std::vector<int32_t> row_map_;  // batch row -> line, -1: not in the step
+  std::vector<Arrays> arrays_;        // [pool]
+  std::vector<Row> lines_;            // rows of the step, live ones first
+  std::vector<uint64_t> line_pools_;  // [line] bit p: the line touches pool p
+  std::vector<int32_t> row_map_;      // batch row -> line, -1: not in the step
   std::vector<int64_t> lengths_;
   uint64_t touched_ = 0;
   std::vector<RowPlan> rows_;

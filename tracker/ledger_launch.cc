@@ -191,6 +191,11 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
   task.prefix = ~0u;
   task.expected = slot == kNone ? 0 : static_cast<uint32_t>(requests_.at(slot).lists[pool].size());
   task.write_begin = static_cast<uint32_t>(plan_.write_stamps.size());
+  task.work_begin = plan_.work;
+  if (pool < 64 && (plan.pools >> pool & 1) == 0) {  // not touched: there's nothing to judge
+    plan_.pool_tasks.push_back(task);
+    return;
+  }
   uint64_t begin = 0;
   if (c.kind == PoolKind::kKv) {
     // A step of `new` tokens reads the last window + new - 1 of them.
@@ -208,7 +213,6 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
   const uint32_t reach = PagesOf(plan.reach.value_or(0), per_page);
   const uint32_t used = std::max(task.covered, task.write_first + task.write_pages);
   task.end_page = std::max(used, reach);
-  task.work_begin = plan_.work;
   plan_.work += task.end_page - task.first_page;
   RowTask& row = plan_.rows[index];
   row.reach = std::max({row.reach, plan.reach.value_or(0), task.covered * per_page});

@@ -189,6 +189,33 @@ TEST(CheckLog, GeometryIsFoundAtTheHeader) {
   EXPECT_TRUE(Check(head + kRun + Expect(R"("reason":"geometry","pool":"p")")).ok());
 }
 
+// A draft pool that only some rows use in a pass: the others hold nothing there, and are right.
+TEST(CheckLog, RowsAreNotJudgedInPoolsThatTheyDoNotTouch) {
+  const std::string head =
+      R"({"kvfence_log":1,"pools":[{"name":"a","pages":8,"page_size":4},{"name":"b","pages":8,)"
+      R"("page_size":4}],"rows":3,"width":2})"
+      "\n";
+  const std::string admit = R"({"ev":"admit","req":"R"}
+{"ev":"alloc","req":"R","pages":[1]}
+{"ev":"alloc","req":"R","pages":[2],"pool":"b"}
+{"ev":"row","row":0,"req":"R"}
+{"ev":"admit","req":"S"}
+{"ev":"alloc","req":"S","pages":[3]}
+{"ev":"row","row":1,"req":"S"}
+)";
+  const auto step = [&](const std::string& second) {
+    return head + admit +
+           R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":2,"tables":{"a":[1],"b":[2]},)"
+           R"("len":2,"writes":{"a":[[4,2]],"b":[[8,2]]}},{"row":1,"req":"S","new":1,"tables":{)" +
+           second +
+           R"(,"len":1,"writes":{"a":[12]}}]})"
+           "\n{\"ev\":\"confirm\",\"step\":1}\n{\"ev\":\"retire\",\"step\":1}\n";
+  };
+  const CheckReport report = Check(step(R"("a":[3]})"));
+  EXPECT_TRUE(report.ok()) << report.ToJson();
+  EXPECT_FALSE(Check(step(R"("a":[3],"b":[]})")).ok()) << "touched, and nothing is there";
+}
+
 TEST(CheckLog, HearsOfViolationsAsTheyAreFound) {
   std::string heard;
   CheckOptions options;
