@@ -236,6 +236,7 @@ void LedgerModel::On(const ShareEvent& event) {
       const auto key = keys.find(event.keys[i]);
       if (key == keys.end() || !key->second.published) {
         Say(Reason::kStaleIndexEntry, *req, pool, page, logical);
+        want.tag = p.tag - 1;  // an earlier generation: nobody vouches for the hit
       } else {
         const Key& k = key->second;
         if (k.page != page || k.pool != pool || k.tag != p.tag) {

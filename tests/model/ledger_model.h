@@ -172,6 +172,7 @@ class LedgerModel {
   void Void(Page& page, uint64_t slot);
   void Cut(RequestId req);
   void CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to);
+  void JudgePinKey(const PinEvent& event, RequestId req);
   Copying* CopyOf(NameId id, uint32_t pool, int64_t page, Pinned** part);
   bool FailUsers(uint32_t pool, int64_t page, bool unconfirmed);
   void FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons);

@@ -48,8 +48,9 @@ TEST(LedgerExamples, StaleIndexEntryIsHit) {
   EXPECT_EQ(s.Take(), Words{});
 }
 
-// The entry is gone, but a lookup that doesn't know it still finds the page, which is another's now.
-TEST(LedgerExamples, AHitOnAnEntryThatIsGoneIsNotVouchedForByThePagesNewHolder) {
+// The entry is gone, but a lookup that doesn't know it still finds the page, which is another's
+// now.
+TEST(LedgerExamples, NoNewHolderVouchesForAHitOnAnEntryThatIsGone) {
   Scene s(EightPages(Frees::kExplicit));
   s.Admit("A");
   s.Alloc("A", {1});

@@ -356,6 +356,7 @@ class Lockstep {
     Same(view.record.tag, p.tag, "tag" + of);
     Same(view.record.stamp, p.stamp, "stamp" + of);
     for (size_t i = 0; i < p.slots.size(); ++i) {
+      if (view.committed[i]) Same(view.valid[i] ? 1 : 0, 1, "I-30: a committed slot" + of);
       Same(view.valid[i] ? 1 : 0, p.slots[i].valid ? 1 : 0, "valid slot" + of);
       Same(view.committed[i] ? 1 : 0, p.slots[i].committed ? 1 : 0, "committed slot" + of);
     }

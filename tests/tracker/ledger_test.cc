@@ -1,17 +1,11 @@
-// The ledger by invariants and edges: what the lockstep model doesn't tell, and what it would tell
-// only by chance. Numbers are those of docs/INVARIANTS.md.
+// The ledger by invariants: holders, incarnations, lengths, plans, levels. What the lockstep model
+// doesn't tell, and what it would tell only by chance. Numbers are those of docs/INVARIANTS.md.
 #include <gtest/gtest.h>
 
 #include "ledger_scene.h"
 
 namespace kvfence::testing {
 namespace {
-
-FenceConfig SameStep() {
-  FenceConfig config = SmallConfig(Frees::kExplicit, Reuse::kStream);
-  config.same_step_reads = true;
-  return config;
-}
 
 // --- I-5, I-6, I-7: holders, the null page, page states ------------------------------------------
 
@@ -47,7 +41,7 @@ TEST(Ledger, TheNullPageIsNeverIssued) {  // I-6
   EXPECT_EQ(s.Take(), Words{"issued_while_held 0"});
 }
 
-TEST(Ledger, CountsFollowThePagesStates) {  // I-7
+TEST(Ledger, CountsFollowThePagesStates) {  // I-7, I-34
   Scene s(SmallConfig(Frees::kImplicit));
   s.Admit("A");
   s.Alloc("A", {1, 2});
@@ -87,7 +81,7 @@ TEST(Ledger, APlaceReportsOncePerEvent) {
 
 // --- incarnations --------------------------------------------------------------------------------
 
-TEST(Ledger, AnEndedIncarnationHasNoEffect) {
+TEST(Ledger, AnEndedIncarnationHasNoEffect) {  // I-31
   Scene s;
   const RequestId first = s.Admit("A");
   s.Release("A");
@@ -210,6 +204,17 @@ TEST(Ledger, TableChangesAreNumberedByTheFirstStepThatSeesThem) {
   EXPECT_EQ(s.Launch(10, {{0, "A", 1}}).rows[0].table_changed, 10u);
 }
 
+TEST(Ledger, ThePlanComesFromTheBooksAlone) {  // I-8
+  Scene s;  // hands over no array at all: there is nothing that the plan could have been read from
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  const StepPlan& plan = s.Launch(1, {{0, "A", 20}});
+  EXPECT_EQ(plan.pool_tasks[0].covered, 2u);
+  EXPECT_EQ(plan.pool_tasks[0].write_pages, 2u);
+  EXPECT_EQ(plan.write_stamps,
+            (std::vector<Stamp>{s.ExpectationOf("A", 0).stamp, s.ExpectationOf("A", 1).stamp}));
+}
+
 TEST(Ledger, PaddedRowsStandBehindLiveOnesOverTheWholeTable) {
   Scene s;
   s.Admit("A");
@@ -253,7 +258,7 @@ TEST(Ledger, RowsOfOneSharedPrefixAreOneGroup) {
   EXPECT_EQ(plan->pool_tasks[2].prefix, 0u);
 }
 
-TEST(Ledger, RefusedStepsHaveNoEffect) {
+TEST(Ledger, RefusedStepsHaveNoEffect) {  // I-33
   Scene s;
   s.Admit("A");
   s.Run(4, {{0, "A", 1}});
@@ -281,364 +286,6 @@ TEST(Ledger, RefusedStepsHaveNoEffect) {
   EXPECT_TRUE(s.ledger.Launch(event, &plan).ok());
   EXPECT_FALSE(s.ledger.Retire(StepId(6), nullptr).ok());
   EXPECT_FALSE(s.ledger.Confirm(StepId(6)).ok());
-}
-
-// --- verdicts ------------------------------------------------------------------------------------
-
-TEST(Ledger, ARowThatWasNeverConfirmedIsUnverified) {  // I-9
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Launch(1, {{0, "A", 3}});
-  const auto rows = s.Retire(1);
-  EXPECT_EQ(rows[0].reasons, CheckSet(Reason::kUnverified));
-  EXPECT_EQ(s.Take(), Words{"unverified -1"});
-  EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 0);
-}
-
-TEST(Ledger, AFailedRowTakesItsWritesBack) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Run(1, {{0, "A", 4}});
-  s.Admit("B");
-  ASSERT_TRUE(s.ledger.Fork({.from = Scene::R("A"), .to = Scene::R("B")}).ok());
-  ASSERT_TRUE(s.ledger.Cow({.req = Scene::R("B"), .at = 0, .page = PageId(2)}).ok());
-  const Expectation copied = s.ExpectationOf("B", 0);
-  EXPECT_EQ(copied.stamp, s.ExpectationOf("A", 0).stamp);  // the copy keeps its birth mark
-  EXPECT_EQ(s.PageOf(2).record.stamp, copied.stamp);
-  s.Launch(2, {{1, "B", 2}});
-  EXPECT_NE(s.ExpectationOf("B", 0).stamp, copied.stamp);  // ... until B's own first write
-  s.Found(2, {Reason::kLengthMismatch});
-  EXPECT_EQ(s.ExpectationOf("B", 0).stamp, copied.stamp);
-  EXPECT_EQ(s.PageOf(2).record.stamp, copied.stamp);
-  EXPECT_EQ(s.PageOf(2).record.fill_flags & kFillMask, 4);
-  EXPECT_EQ(s.ledger.View(Scene::R("B")).length, 6u);  // as the engine believes
-  s.Confirm(2);
-  s.Retire(2);
-  EXPECT_EQ(s.Take(), Words{});
-}
-
-TEST(Ledger, WhoReadWritesThatBecameVoidFailsWhenTheStepIsSettled) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.Bind(0, "A");
-  s.Launch(1, {{0, "A", 4}});
-  s.Launch(2, {{0, "A", 1}});  // reads what step 1 writes
-  s.Found(1, {Reason::kChangedDuringStep});
-  s.Confirm(1);
-  EXPECT_TRUE(s.ledger.Launched(StepId(2))[0].reasons.empty());
-  s.Retire(1);
-  EXPECT_EQ(s.Take(), Words{"not_committed 1"});
-  EXPECT_EQ(s.ledger.Launched(StepId(2))[0].reasons, CheckSet(Reason::kNotCommitted));
-  s.Confirm(2);
-  s.Retire(2);
-  EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 0);
-}
-
-TEST(Ledger, AReaderThatLetThePageGoIsFoundToo) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Bind(0, "A");
-  s.Launch(1, {{0, "A", 4}});
-  s.Launch(2, {{0, "A", 1}});
-  s.Bind(0, "");
-  s.Release("A");
-  ASSERT_TRUE(s.ledger.Confirm(StepId(2)).ok());
-  s.Retire(1);  // never confirmed
-  EXPECT_EQ(s.Take(), (Words{"unverified -1", "not_committed 1"}));
-}
-
-TEST(Ledger, ReissueUnderALaunchedStepFailsItsRow) {
-  Scene s(SmallConfig(Frees::kImplicit));
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Bind(0, "A");
-  s.Launch(1, {{0, "A", 4}});
-  s.Bind(0, "");
-  s.Release("A");
-  s.Admit("B");
-  s.Alloc("B", {2});
-  EXPECT_EQ(s.Take(), Words{});
-  s.Alloc("B", {1});
-  EXPECT_EQ(s.Take(), Words{"in_flight 1"});
-  s.Confirm(1);
-  EXPECT_EQ(s.Retire(1)[0].reasons, CheckSet(Reason::kInFlight));
-  s.Alloc("B", {1}, 5);  // its own page again: held, and no step is in flight
-  EXPECT_EQ(s.Take(), Words{"issued_while_held 1"});
-}
-
-TEST(Ledger, RebindingALaunchedRowFailsIt) {
-  for (const Reuse reuse : {Reuse::kRetired, Reuse::kStream}) {
-    Scene s(SmallConfig(Frees::kImplicit, reuse));
-    s.Admit("A");
-    s.Admit("B");
-    s.Alloc("A", {1});
-    s.Bind(0, "A");
-    s.Launch(1, {{0, "A", 4}});
-    s.Bind(0, "");
-    EXPECT_EQ(s.Take(), Words{});
-    s.Bind(0, "B");
-    const bool retired = reuse == Reuse::kRetired;
-    EXPECT_EQ(s.Take(), retired ? Words{"row_epoch -1"} : Words{});
-    EXPECT_EQ(s.ledger.Launched(StepId(1))[0].reasons.empty(), !retired);
-  }
-}
-
-TEST(Ledger, FactsOfTheStepRetiredLastAreStillThere) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.Publish("K", "A", 1);
-  s.Run(1, {{3, "A", 20}});
-  const auto pages = s.ledger.WrittenPages(StepId(1), Row(3));
-  ASSERT_EQ(pages.size(), 2u);
-  EXPECT_EQ(pages[1].second, PageId(2));
-  EXPECT_EQ(s.ledger.KeysOf(PoolId(0), PageId(2)), std::vector<KeyId>{Scene::K("K")});
-  EXPECT_TRUE(s.ledger.KeysOf(PoolId(0), PageId(1)).empty());
-}
-
-TEST(Ledger, DigestsAgreeExactlyWhenBookkeepingDoes) {
-  const auto digest = [](std::initializer_list<int64_t> pages, uint64_t n) {
-    Scene s;
-    s.Admit("A");
-    s.Alloc("A", pages);
-    s.Launch(1, {{0, "A", n}});
-    return s.ledger.Digest(StepId(1));
-  };
-  EXPECT_EQ(digest({1, 2}, 3), digest({1, 2}, 3));
-  EXPECT_NE(digest({1, 2}, 3), digest({2, 1}, 3));
-  EXPECT_NE(digest({1, 2}, 3), digest({1, 2}, 4));
-}
-
-// --- same-step reads -----------------------------------------------------------------------------
-
-TEST(LedgerSameStep, AReaderSharesTheWritersFate) {
-  for (const bool writer_fails : {false, true}) {
-    Scene s(SameStep());
-    s.Admit("A");
-    s.Alloc("A", {1, 2});
-    s.Publish("K", "A", 0);
-    s.Admit("B");
-    s.Share("B", {1}, 16, {"K"});  // to be written by A in the coming step
-    s.Alloc("B", {3});
-    EXPECT_EQ(s.Take(), Words{});
-    const StepPlan& plan = s.Launch(1, {{0, "A", 20}, {1, "B", 4}});
-    EXPECT_EQ(s.Take(), Words{});
-    ASSERT_EQ(plan.same_step_reads.size(), 1u);
-    EXPECT_EQ(plan.same_step_reads[0].reader, 1u);
-    EXPECT_EQ(plan.same_step_reads[0].writer, 0u);
-    ASSERT_EQ(plan.late_pages.size(), 1u);
-    EXPECT_EQ(plan.late_pages[0], 0u);
-    EXPECT_EQ(plan.pool_tasks[1].late_end - plan.pool_tasks[1].late_begin, 1u);
-    const auto also =
-        s.Found(1, {writer_fails ? CheckSet(Reason::kTagMismatch) : CheckSet(), CheckSet()});
-    EXPECT_EQ(also, writer_fails ? std::vector<uint32_t>{1} : std::vector<uint32_t>{});
-    EXPECT_EQ(s.Take(), writer_fails ? Words{"not_committed 1"} : Words{});
-  }
-}
-
-TEST(LedgerSameStep, WritingWhatAnotherHolderDoesNotWaitForIsSharedWriting) {
-  Scene s(SameStep());
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Run(1, {{0, "A", 10}});
-  s.Admit("B");
-  ASSERT_TRUE(s.ledger.Fork({.from = Scene::R("A"), .to = Scene::R("B")}).ok());
-  const StepPlan& plan = s.Launch(2, {{0, "A", 1}, {1, "B", 1}});
-  EXPECT_EQ(plan.rows[0].doomed, static_cast<int>(Reason::kWriteShared) + 1);
-  EXPECT_EQ(plan.rows[1].doomed, static_cast<int>(Reason::kWriteShared) + 1);
-  EXPECT_EQ(s.Take(), (Words{"write_shared 1", "write_shared 1"}));
-}
-
-TEST(LedgerSameStep, APageThatNobodyIsToWriteIsNotCommittedAtOnce) {
-  Scene s(SameStep());
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Run(1, {{0, "A", 4}});
-  s.Admit("B");
-  s.Share("B", {1}, 16);  // A's length says it will write on: judged when read
-  EXPECT_EQ(s.Take(), Words{});
-  s.Release("A");
-  s.Admit("C");
-  s.Share("C", {1}, 16);  // B relies on it too, but is no writer
-  EXPECT_EQ(s.Take(), Words{"not_committed 1"});
-}
-
-// --- copies --------------------------------------------------------------------------------------
-
-TEST(LedgerCopies, WhatACopyBroughtCountsWhenItEndedWell) {
-  for (const bool ok : {true, false}) {
-    Scene s;
-    s.Admit("A");
-    s.Alloc("A", {1});
-    s.PinCopy("in", CopyDir::kIn, {1}, "A", 0);
-    s.WriteAs(1, 0, 16, Scene::R("A"), 0, "in");
-    EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 0);
-    s.Unpin("in", ok);
-    EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, ok ? 16 : 0);
-    EXPECT_EQ(s.PageOf(1).record.stamp, ok ? s.ExpectationOf("A", 0).stamp : kNoStamp);
-    ASSERT_TRUE(s.ledger.Ready({.req = Scene::R("A"), .tokens = 16}).ok());
-    EXPECT_EQ(s.Take(), ok ? Words{} : Words{"not_committed 1"});
-  }
-}
-
-TEST(LedgerCopies, APageThatChangedUnderAnOutCopyRaced) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.Run(1, {{0, "A", 20}});
-  s.PinCopy("out", CopyDir::kOut, {1, 2}, "A", 0);
-  EXPECT_NE(s.PageOf(1).record.fill_flags & kPageSealed, 0);
-  s.Run(2, {{0, "A", 1}});  // appends to page 2
-  s.Unpin("out");
-  EXPECT_EQ(s.Take(), Words{"copy_raced 2"});
-  EXPECT_EQ(s.PageOf(1).record.fill_flags & kPageSealed, 0);
-}
-
-TEST(LedgerCopies, AReadOfMoreThanWasWrittenIsNotCommitted) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.Run(1, {{0, "A", 16}});
-  ASSERT_TRUE(s.ledger.Ready({.req = Scene::R("A"), .tokens = 20}).ok());
-  EXPECT_EQ(s.Take(), Words{"not_committed 2"});
-  s.PinCopy("out", CopyDir::kOut, {1, 2}, "A", 0);
-  s.ReadBy(1, "out");
-  EXPECT_EQ(s.Take(), Words{});
-  s.ReadBy(2, "out");
-  EXPECT_EQ(s.Take(), Words{"not_committed 2"});
-  s.ReadBy(2, "nobody's");
-  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
-}
-
-TEST(LedgerCopies, ALeaseEndsAfterThatManySteps) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.PinCopy("out", CopyDir::kOut, {2}, "", {}, 2);
-  s.Run(1, {{0, "A", 1}});
-  s.Run(2, {{0, "A", 1}});
-  EXPECT_EQ(s.Take(), Words{});
-  s.Run(3, {{0, "A", 1}});
-  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
-  s.Run(4, {{0, "A", 1}});
-  EXPECT_EQ(s.Take(), Words{});
-}
-
-TEST(LedgerCopies, PagesThatAStepLoadsAreAskedAtConfirm) {
-  Scene s(SmallConfig(Frees::kExplicit, Reuse::kStream));
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.PinCopy("load", CopyDir::kIn, {1}, "A", 0);
-  ASSERT_TRUE(s.ledger.Trim({.req = Scene::R("A"), .tokens = 16}).ok());
-  const StepPlan& plan = s.Launch(1, {{0, "A", 1, {}, 0, {"load"}}});
-  ASSERT_EQ(plan.late_pages.size(), 1u);
-  EXPECT_EQ(plan.late_pages[0], 0u | kLateAtConfirm);
-  s.WriteAs(1, 0, 16, Scene::R("A"), 0, "load");  // the copy that the row waits for
-  EXPECT_EQ(s.Take(), Words{});
-  s.Unpin("load");
-  EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 16);
-  s.WriteAs(2, 8, 4, Scene::R("A"), 1);  // nobody's plan: a page of a running step
-  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
-}
-
-TEST(LedgerCopies, WhatComesBackUnderAKeyIsWhatWasReadThere) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Run(1, {{0, "A", 16}});
-  s.Publish("K", "A", 0);
-  s.Admit("B");
-  s.Alloc("B", {2});
-  s.Run(2, {{1, "B", 16}});
-  PinEvent out;
-  out.id = Scene::N("out");
-  out.dir = CopyDir::kOut;
-  const auto wrong = Scene::P({2});
-  out.pages = wrong;
-  out.key = Scene::K("K");
-  ASSERT_TRUE(s.ledger.Pin(out).ok());
-  EXPECT_EQ(s.Take(), Words{"stale_index_entry 2"});  // the key names page 1
-  s.ReadBy(2, "out");
-  s.Unpin("out");
-  s.Admit("C");
-  s.Alloc("C", {3});
-  PinEvent in;
-  in.id = Scene::N("in");
-  const auto three = Scene::P({3});
-  in.pages = three;
-  in.req = Scene::R("C");
-  in.at = 0;
-  in.key = Scene::K("K");
-  ASSERT_TRUE(s.ledger.Pin(in).ok());
-  EXPECT_EQ(s.ExpectationOf("C", 0).stamp, s.ExpectationOf("A", 0).stamp);
-  WriteEvent write;
-  write.page = PageId(3);
-  write.n = 16;
-  write.as.key = Scene::K("K");
-  write.xfer = Scene::N("in");
-  ASSERT_TRUE(s.ledger.Write(write).ok());
-  s.Unpin("in");
-  EXPECT_EQ(s.PageOf(3).record.stamp, s.ExpectationOf("B", 0).stamp);  // not what C expects
-  EXPECT_EQ(s.Take(), Words{});
-}
-
-TEST(LedgerCopies, AnotherSumForTheSameContentIsAMismatch) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1});
-  WriteEvent write;
-  write.page = PageId(1);
-  write.n = 16;
-  write.as.req = Scene::R("A");
-  write.as.at = 0;
-  write.sum = Scene::N("x");
-  ASSERT_TRUE(s.ledger.Write(write).ok());
-  s.PinCopy("out", CopyDir::kOut, {1}, "A", 0);
-  ReadEvent read{.page = PageId(1), .xfer = Scene::N("out"), .sum = Scene::N("x")};
-  ASSERT_TRUE(s.ledger.Read(read).ok());
-  EXPECT_EQ(s.Take(), Words{});
-  read.sum = Scene::N("y");
-  ASSERT_TRUE(s.ledger.Read(read).ok());
-  EXPECT_EQ(s.Take(), Words{"content_mismatch 1"});
-}
-
-// --- scales --------------------------------------------------------------------------------------
-
-TEST(LedgerScales, AScaleEntryBelongsToTheGenerationThatWroteIt) {
-  FenceConfig config = SmallConfig();
-  config.pools[0].scales = true;
-  Scene s(config);
-  s.Admit("A");
-  s.Alloc("A", {1});
-  s.Run(1, {{0, "A", 4}});
-  EXPECT_EQ(s.PageOf(1).record.scale, 1u);
-  s.Release("A");
-  s.Free({1});
-  s.Admit("B");
-  s.Alloc("B", {1, 2});
-  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
-  s.WriteAs(1, 0, 4, Scene::R("B"), 0);  // the bytes without their scale
-  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
-  ASSERT_TRUE(s.ledger.Scale({.page = PageId(1)}).ok());
-  EXPECT_EQ(s.PageOf(1).record.scale, 3u);
-  ASSERT_TRUE(s.ledger.Copy({.from = PageId(1), .to = PageId(2)}).ok());
-  EXPECT_EQ(s.PageOf(2).record.scale, 1u);  // valid for page 2's own generation
-}
-
-TEST(LedgerScales, RescaleBeginsAnEpochForTheWholePool) {
-  Scene s;
-  s.Admit("A");
-  s.Alloc("A", {1, 2});
-  s.Run(1, {{0, "A", 16}});
-  ASSERT_TRUE(s.ledger.Rescale({}).ok());
-  EXPECT_EQ(s.gate.epochs[0], 1u);
-  s.Run(2, {{0, "A", 1}});
-  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
-  EXPECT_EQ(s.PageOf(2).record.scale, 1u);
 }
 
 // --- pools of one space, levels ------------------------------------------------------------------

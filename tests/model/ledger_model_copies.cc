@@ -1,0 +1,266 @@
+// Pins and content outside steps of the naive ledger.
+#include <algorithm>
+
+#include "tests/model/ledger_model.h"
+
+namespace kvfence::testing {
+
+bool LedgerModel::Any(const Page& page) const {
+  return std::any_of(page.slots.begin(), page.slots.end(), [](const Slot& s) { return s.valid; });
+}
+
+void LedgerModel::Void(Page& page, uint64_t slot) {
+  if (!page.slots[slot].valid) return;
+  page.slots[slot] = Slot{};
+  ++page.changes;
+  if (!Any(page)) page.stamp = kNoStamp;
+}
+
+// --- pins ----------------------------------------------------------------------------------------
+
+void LedgerModel::JudgePinKey(const PinEvent& event, RequestId req) {
+  const uint32_t pool = event.pool.value();
+  const auto key = keys.find(*event.key);
+  const int64_t first = event.pages.empty() ? -1 : event.pages.front().value();
+  const bool named = key != keys.end() && key->second.published && key->second.page == first &&
+                     key->second.pool == pool && Exists(pool, event.pages.front()) &&
+                     key->second.tag == pages[pool][first].tag && TagLive(key->second.tag);
+  if (event.dir == CopyDir::kIn && key == keys.end()) {
+    Say(Reason::kStaleIndexEntry, req, pool, first);
+  }
+  if (event.dir == CopyDir::kOut && !req && !event.pages.empty() &&
+      Exists(pool, event.pages.front()) && !named) {
+    Say(Reason::kStaleIndexEntry, req, pool, first);
+  }
+}
+
+void LedgerModel::On(const PinEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  std::optional<RequestId> req;
+  if (event.req) {
+    req = Alive(event.req);
+    if (!req) return;
+  }
+  for (const Copying& c : copying) {
+    if (c.id == event.id && c.dir == event.dir && c.pool == pool) {
+      Violation v;
+      v.reason = Reason::kIdentityReused;
+      v.req = event.req;
+      findings.insert(Text(v));
+      break;
+    }
+  }
+  Copying c{
+      .id = event.id, .dir = event.dir, .pool = pool, .req = {}, .key = event.key, .pages = {}};
+  if (req) c.req = *req;
+  if (event.key) JudgePinKey(event, c.req);
+  for (size_t i = 0; i < event.pages.size(); ++i) {
+    const int64_t page = event.pages[i].value();
+    const uint64_t at = event.at.value_or(0) + i;
+    if (!Exists(pool, event.pages[i])) {
+      Say(Reason::kPageOutOfRange, c.req, pool, page);
+      continue;
+    }
+    const Page& p = pages[pool][page];
+    bool theirs = false;
+    if (req && event.at) {
+      const auto& list = requests.at(*req).lists[pool];
+      theirs = at < list.size() && list[at].page == page && list[at].tag == p.tag && TagLive(p.tag);
+      if (!theirs) {
+        Say(Reason::kPageMismatch, *req, pool, page, static_cast<int64_t>(at));
+      }
+    } else if (Null(pool, event.pages[i]) && event.key) {
+      Say(Reason::kPageMismatch, c.req, pool, page);
+    }
+    const bool ok = !(req && event.at) || theirs;
+    if (ok && !Null(pool, event.pages[i]) && event.dir == CopyDir::kIn &&
+        config_.reuse == Reuse::kStream && FailUsers(pool, page, true)) {
+      Say(Reason::kInFlight, c.req, pool, page);
+    }
+    if (Null(pool, event.pages[i])) continue;
+    Pinned part{.page = page, .tag = p.tag, .changes = p.changes, .need = 0, .written = {}};
+    const uint64_t size = config_.pools[pool].page_size;
+    if (theirs && event.dir == CopyDir::kOut) {
+      const uint64_t length = requests.at(*req).length;
+      part.need = length > at * size ? std::min(size, length - at * size) : 0;
+    }
+    if (theirs && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0) {
+      requests.at(*req).lists[pool][at].stamp = keys[*event.key].stamp + i;
+    }
+    c.pages.push_back(part);
+  }
+  copying.push_back(c);
+}
+
+void LedgerModel::On(const UnpinEvent& event) {
+  Begin();
+  std::vector<Copying> ending;
+  for (size_t i = copying.size(); i-- > 0;) {
+    if (copying[i].id != event.id) continue;
+    // The newest one, with its other side, if it has one.
+    if (!ending.empty() && copying[i].dir == ending[0].dir && copying[i].pool == ending[0].pool) {
+      break;
+    }
+    ending.push_back(copying[i]);
+    copying.erase(copying.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (ending.empty()) {
+    Violation v;
+    v.reason = Reason::kIdentityReused;
+    findings.insert(Text(v));
+    return;
+  }
+  for (const Copying& c : ending) {
+    for (const Pinned& part : c.pages) {
+      Page& p = pages[c.pool][part.page];
+      const bool present = p.tag == part.tag && TagLive(p.tag);
+      if (c.dir == CopyDir::kOut && (p.tag != part.tag || p.changes != part.changes)) {
+        Say(Reason::kCopyRaced, c.req, c.pool, part.page);
+      }
+      if (c.dir == CopyDir::kIn && present) {
+        for (const uint64_t slot : part.written) {
+          if (event.ok) {
+            p.slots[slot] = {.valid = true, .committed = true};
+            ++p.changes;
+          } else {
+            Void(p, slot);
+          }
+        }
+        if (!part.written.empty() && !Any(p)) p.stamp = kNoStamp;
+      }
+    }
+  }
+  for (const Copying& c : ending) {
+    for (const Pinned& part : c.pages) MaybeGiveBack(c.pool, part.page);
+  }
+}
+
+LedgerModel::Copying* LedgerModel::CopyOf(NameId id, uint32_t pool, int64_t page, Pinned** part) {
+  const Tag tag = pages[pool][page].tag;
+  // The copy that began first, where several have the page.
+  for (Copying& c : copying) {
+    for (Pinned& p : c.pages) {
+      if (c.id != id || c.pool != pool || p.page != page || p.tag != tag || !TagLive(tag)) continue;
+      *part = &p;
+      return &c;
+    }
+  }
+  return nullptr;
+}
+
+// --- content -------------------------------------------------------------------------------------
+
+Stamp LedgerModel::StampOf(RequestId req, uint32_t pool, uint64_t at) const {
+  const auto living = requests.find(req);
+  const Request& r = living != requests.end() ? living->second : ended.at(req);
+  if (at < r.lists[pool].size() && r.lists[pool][at].page >= 0) return r.lists[pool][at].stamp;
+  return MakeStamp(r.serial, at);
+}
+
+void LedgerModel::On(const WriteEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  const uint64_t size = config_.pools[pool].page_size;
+  const RequestId as = Named(event.as.req);
+  if (!Exists(pool, event.page)) {
+    Say(Reason::kPageOutOfRange, event.as.req, pool, event.page.value());
+    return;
+  }
+  if (event.first + event.n > size) {
+    Say(Reason::kPageOutOfRange, event.as.req, pool, event.page.value());
+    return;
+  }
+  const int64_t page = event.page.value();
+  Page& p = pages[pool][page];
+  Pinned* part = nullptr;
+  const Copying* copy = event.xfer == NameId() ? nullptr : CopyOf(event.xfer, pool, page, &part);
+  Stamp stamp = kNobodyStamp;
+  if (event.as.req) {
+    if (requests.count(as) == 0 && ended.count(as) == 0) {
+      Violation v;
+      v.reason = Reason::kIdentityReused;
+      v.req = as;
+      findings.insert(Text(v));
+      return;
+    }
+    stamp = StampOf(as, pool, *event.as.at);
+  }
+  if (Null(pool, event.page)) return;
+  const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
+  if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
+  if (event.n == 0 || (stamp == kNobodyStamp && !Any(p))) return;
+  for (uint64_t i = event.first; i < event.first + event.n; ++i) {
+    if (stamp == kNobodyStamp) continue;
+    if (copy != nullptr) {
+      Void(p, i);
+      part->written.insert(i);
+    } else {
+      p.slots[i] = {.valid = true, .committed = true};
+    }
+  }
+  if (copy == nullptr) ++p.changes;
+  p.stamp = stamp;
+}
+
+void LedgerModel::On(const ReadEvent& event) {
+  Begin();
+  const uint32_t pool = event.pool.value();
+  const int64_t page = event.page.value();
+  if (!Exists(pool, event.page)) {
+    Say(Reason::kPageOutOfRange, {}, pool, page);
+    return;
+  }
+  Pinned* part = nullptr;
+  const Copying* copy = CopyOf(event.xfer, pool, page, &part);
+  if (copy == nullptr) {
+    Say(Reason::kInFlight, {}, pool, page);
+    return;
+  }
+  const Page& p = pages[pool][page];
+  bool there = Any(p);
+  for (uint64_t i = 0; i < part->need; ++i) there = there && p.slots[i].valid;
+  if (!there) Say(Reason::kNotCommitted, copy->req, pool, page);
+}
+
+void LedgerModel::CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to) {
+  const Page source = pages[from_pool][from];
+  Page& target = pages[to_pool][to];
+  if (from == to && from_pool == to_pool) return;
+  const size_t size = std::min(source.slots.size(), target.slots.size());
+  ++target.changes;
+  target.slots.assign(target.slots.size(), Slot{});
+  for (size_t i = 0; i < size; ++i) target.slots[i] = source.slots[i];
+  target.stamp = Any(target) ? source.stamp : kNoStamp;
+  for (LaunchedStep& step : steps) {
+    for (LaunchedRow& row : step.rows) {
+      if (!row.reasons.empty()) continue;
+      const std::vector<Written> written = row.written;
+      for (Written w : written) {
+        if (w.pool != from_pool || w.page != from || w.tag != source.tag) continue;
+        w.pool = to_pool;
+        w.page = to;
+        w.tag = target.tag;
+        w.copied = true;
+        w.old_stamp = w.new_stamp = target.stamp;
+        std::erase_if(w.slots, [&](uint64_t s) { return s >= size; });
+        row.written.push_back(w);
+      }
+    }
+  }
+}
+
+void LedgerModel::On(const CopyEvent& event) {
+  Begin();
+  const uint32_t from = event.from_pool.value();
+  const uint32_t to = event.to_pool.value();
+  if (!Exists(from, event.from)) Say(Reason::kPageOutOfRange, {}, from, event.from.value());
+  if (!Exists(to, event.to)) Say(Reason::kPageOutOfRange, {}, to, event.to.value());
+  if (!Exists(from, event.from) || !Exists(to, event.to) || Null(to, event.to)) return;
+  if (config_.reuse == Reuse::kStream && FailUsers(to, event.to.value(), true)) {
+    Say(Reason::kInFlight, {}, to, event.to.value());
+  }
+  CopyContent(from, event.from.value(), to, event.to.value());
+}
+
+}  // namespace kvfence::testing

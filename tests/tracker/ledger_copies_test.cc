@@ -1,0 +1,213 @@
+// Copies and scales: what was begun is compared with what is there at the end.
+#include <gtest/gtest.h>
+
+#include "ledger_scene.h"
+
+namespace kvfence::testing {
+namespace {
+
+// --- copies --------------------------------------------------------------------------------------
+
+TEST(LedgerCopies, WhatACopyBroughtCountsWhenItEndedWell) {
+  for (const bool ok : {true, false}) {
+    Scene s;
+    s.Admit("A");
+    s.Alloc("A", {1});
+    s.PinCopy("in", CopyDir::kIn, {1}, "A", 0);
+    s.WriteAs(1, 0, 16, Scene::R("A"), 0, "in");
+    EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 0);
+    s.Unpin("in", ok);
+    EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, ok ? 16 : 0);
+    EXPECT_EQ(s.PageOf(1).record.stamp, ok ? s.ExpectationOf("A", 0).stamp : kNoStamp);
+    ASSERT_TRUE(s.ledger.Ready({.req = Scene::R("A"), .tokens = 16}).ok());
+    EXPECT_EQ(s.Take(), ok ? Words{} : Words{"not_committed 1"});
+  }
+}
+
+TEST(LedgerCopies, APageThatChangedUnderAnOutCopyRaced) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.Run(1, {{0, "A", 20}});
+  s.PinCopy("out", CopyDir::kOut, {1, 2}, "A", 0);
+  EXPECT_NE(s.PageOf(1).record.fill_flags & kPageSealed, 0);
+  s.Run(2, {{0, "A", 1}});  // appends to page 2
+  s.Unpin("out");
+  EXPECT_EQ(s.Take(), Words{"copy_raced 2"});
+  EXPECT_EQ(s.PageOf(1).record.fill_flags & kPageSealed, 0);
+}
+
+TEST(LedgerCopies, ACopyEndsOnceAndSoDoesItsOtherSide) {  // I-32
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.Run(1, {{0, "A", 16}});
+  s.PinCopy("move", CopyDir::kOut, {1});
+  s.PinCopy("move", CopyDir::kIn, {2});  // the target of the same copy
+  EXPECT_EQ(s.Take(), Words{});
+  CopyEvent copy{.from = PageId(1), .to = PageId(2)};
+  copy.xfer = Scene::N("move");
+  ASSERT_TRUE(s.ledger.Copy(copy).ok());
+  EXPECT_EQ(s.PageOf(2).record.fill_flags & kFillMask, 0);  // until it has ended
+  s.PinCopy("move", CopyDir::kIn, {2});                     // the same side again: another copy
+  EXPECT_EQ(s.Take(), Words{"identity_reused -1"});
+  EXPECT_EQ(s.PageOf(2).pins, 2u);
+  s.Unpin("move");
+  s.Unpin("move");
+  EXPECT_EQ(s.Take(), Words{});
+  EXPECT_EQ(s.PageOf(1).pins + s.PageOf(2).pins, 0u);
+  EXPECT_EQ(s.PageOf(2).record.fill_flags & kFillMask, 16);
+  EXPECT_EQ(s.PageOf(2).record.stamp, s.PageOf(1).record.stamp);
+  s.Unpin("move");
+  EXPECT_EQ(s.Take(), Words{"identity_reused -1"});
+  s.PinCopy("out", CopyDir::kOut, {1});
+  copy.xfer = Scene::N("out");
+  ASSERT_TRUE(s.ledger.Copy(copy).ok());  // its target isn't pinned
+  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
+}
+
+TEST(LedgerCopies, AReadOfMoreThanWasWrittenIsNotCommitted) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.Run(1, {{0, "A", 16}});
+  ASSERT_TRUE(s.ledger.Ready({.req = Scene::R("A"), .tokens = 20}).ok());
+  EXPECT_EQ(s.Take(), Words{"not_committed 2"});
+  s.PinCopy("out", CopyDir::kOut, {1, 2}, "A", 0);
+  s.ReadBy(1, "out");
+  EXPECT_EQ(s.Take(), Words{});
+  s.ReadBy(2, "out");
+  EXPECT_EQ(s.Take(), Words{"not_committed 2"});
+  s.ReadBy(2, "nobody's");
+  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
+}
+
+TEST(LedgerCopies, ALeaseEndsAfterThatManySteps) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.PinCopy("out", CopyDir::kOut, {2}, "", {}, 2);
+  s.Run(1, {{0, "A", 1}});
+  s.Run(2, {{0, "A", 1}});
+  EXPECT_EQ(s.Take(), Words{});
+  s.Run(3, {{0, "A", 1}});
+  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
+  s.Run(4, {{0, "A", 1}});
+  EXPECT_EQ(s.Take(), Words{});
+}
+
+TEST(LedgerCopies, PagesThatAStepLoadsAreAskedAtConfirm) {
+  Scene s(SmallConfig(Frees::kExplicit, Reuse::kStream));
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.PinCopy("load", CopyDir::kIn, {1}, "A", 0);
+  ASSERT_TRUE(s.ledger.Trim({.req = Scene::R("A"), .tokens = 16}).ok());
+  const StepPlan& plan = s.Launch(1, {{0, "A", 1, {}, 0, {"load"}}});
+  ASSERT_EQ(plan.late_pages.size(), 1u);
+  EXPECT_EQ(plan.late_pages[0], 0u | kLateAtConfirm);
+  s.WriteAs(1, 0, 16, Scene::R("A"), 0, "load");  // the copy that the row waits for
+  EXPECT_EQ(s.Take(), Words{});
+  s.Unpin("load");
+  EXPECT_EQ(s.PageOf(1).record.fill_flags & kFillMask, 16);
+  s.WriteAs(2, 8, 4, Scene::R("A"), 1);  // nobody's plan: a page of a running step
+  EXPECT_EQ(s.Take(), Words{"in_flight 2"});
+}
+
+TEST(LedgerCopies, WhatComesBackUnderAKeyIsWhatWasReadThere) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 16}});
+  s.Publish("K", "A", 0);
+  s.Admit("B");
+  s.Alloc("B", {2});
+  s.Run(2, {{1, "B", 16}});
+  PinEvent out;
+  out.id = Scene::N("out");
+  out.dir = CopyDir::kOut;
+  const auto wrong = Scene::P({2});
+  out.pages = wrong;
+  out.key = Scene::K("K");
+  ASSERT_TRUE(s.ledger.Pin(out).ok());
+  EXPECT_EQ(s.Take(), Words{"stale_index_entry 2"});  // the key names page 1
+  s.ReadBy(2, "out");
+  s.Unpin("out");
+  s.Admit("C");
+  s.Alloc("C", {3});
+  PinEvent in;
+  in.id = Scene::N("in");
+  const auto three = Scene::P({3});
+  in.pages = three;
+  in.req = Scene::R("C");
+  in.at = 0;
+  in.key = Scene::K("K");
+  ASSERT_TRUE(s.ledger.Pin(in).ok());
+  EXPECT_EQ(s.ExpectationOf("C", 0).stamp, s.ExpectationOf("A", 0).stamp);
+  WriteEvent write;
+  write.page = PageId(3);
+  write.n = 16;
+  write.as.key = Scene::K("K");
+  write.xfer = Scene::N("in");
+  ASSERT_TRUE(s.ledger.Write(write).ok());
+  s.Unpin("in");
+  EXPECT_EQ(s.PageOf(3).record.stamp, s.ExpectationOf("B", 0).stamp);  // not what C expects
+  EXPECT_EQ(s.Take(), Words{});
+}
+
+TEST(LedgerCopies, AnotherSumForTheSameContentIsAMismatch) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1});
+  WriteEvent write;
+  write.page = PageId(1);
+  write.n = 16;
+  write.as.req = Scene::R("A");
+  write.as.at = 0;
+  write.sum = Scene::N("x");
+  ASSERT_TRUE(s.ledger.Write(write).ok());
+  s.PinCopy("out", CopyDir::kOut, {1}, "A", 0);
+  ReadEvent read{.page = PageId(1), .xfer = Scene::N("out"), .sum = Scene::N("x")};
+  ASSERT_TRUE(s.ledger.Read(read).ok());
+  EXPECT_EQ(s.Take(), Words{});
+  read.sum = Scene::N("y");
+  ASSERT_TRUE(s.ledger.Read(read).ok());
+  EXPECT_EQ(s.Take(), Words{"content_mismatch 1"});
+}
+
+// --- scales --------------------------------------------------------------------------------------
+
+TEST(LedgerScales, AScaleEntryBelongsToTheGenerationThatWroteIt) {
+  FenceConfig config = SmallConfig();
+  config.pools[0].scales = true;
+  Scene s(config);
+  s.Admit("A");
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 4}});
+  EXPECT_EQ(s.PageOf(1).record.scale, 1u);
+  s.Release("A");
+  s.Free({1});
+  s.Admit("B");
+  s.Alloc("B", {1, 2});
+  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
+  s.WriteAs(1, 0, 4, Scene::R("B"), 0);  // the bytes without their scale
+  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
+  ASSERT_TRUE(s.ledger.Scale({.page = PageId(1)}).ok());
+  EXPECT_EQ(s.PageOf(1).record.scale, 3u);
+  ASSERT_TRUE(s.ledger.Copy({.from = PageId(1), .to = PageId(2)}).ok());
+  EXPECT_EQ(s.PageOf(2).record.scale, 1u);  // valid for page 2's own generation
+}
+
+TEST(LedgerScales, RescaleBeginsAnEpochForTheWholePool) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.Run(1, {{0, "A", 16}});
+  ASSERT_TRUE(s.ledger.Rescale({}).ok());
+  EXPECT_EQ(s.gate.epochs[0], 1u);
+  s.Run(2, {{0, "A", 1}});
+  EXPECT_EQ(s.PageOf(1).record.scale, 0u);
+  EXPECT_EQ(s.PageOf(2).record.scale, 1u);
+}
+
+}  // namespace
+}  // namespace kvfence::testing
