@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "validate_core.h"
+#include "confirm_core.h"
 
 namespace kvfence::fence {
 

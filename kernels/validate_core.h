@@ -3,8 +3,7 @@
 //
 // Idea: a Place collects what is wrong there and keeps the first in Reason's order, so that the
 // compares stand in any order, each on a line of its own. The launches (validate_cpu.cc,
-// validate_cuda.cuh) only say who judges which place. Confirm asks the same questions of the same
-// arrays again. Invariant: what is expected comes from the gate's expectations and the step's
+// validate_cuda.cuh) only say who judges which place. Confirm (confirm_core.h) asks again. Invariant: what is expected comes from the gate's expectations and the step's
 // tasks, never from the arrays under judgement (I-8).
 #pragma once
 
@@ -376,54 +375,6 @@ KVF_HD Place JudgePad(const GateView& gate, const StepView& step, uint32_t row_t
     for (uint64_t i = 0; i < SlotCount(rp) && place.clean(); ++i) JudgePadSlot(place, rp, i);
   }
   return place;
-}
-
-// --- confirm ------------------------------------------------------------------------------------
-
-// What confirm asks again. Flags of pages and the age of plans are the ledger's: they don't change
-// under a running step by mistake.
-inline constexpr uint32_t kRecheckMask = Bit(Reason::kPageOutOfRange) | Bit(Reason::kPageMismatch) |
-                                         Bit(Reason::kTagMismatch) | Bit(Reason::kStampMismatch) |
-                                         Bit(Reason::kNotCommitted) | Bit(Reason::kWriteTarget) |
-                                         Bit(Reason::kLengthMismatch) | Bit(Reason::kRowTail) |
-                                         Bit(Reason::kRowEpoch) | Bit(Reason::kPadRow);
-
-// A place that was clean at validate and isn't any more.
-KVF_HD Place Changed(const Place& again, uint32_t checks) {
-  Place place{checks};
-  if (!again.clean()) {
-    place.Add(Reason::kChangedDuringStep, again.page, again.expected, again.found);
-  }
-  return place;
-}
-
-KVF_HD Place ConfirmRow(const GateView& gate, const StepView& step, uint32_t row_task) {
-  const uint32_t asked = step.checks & kRecheckMask;
-  const bool pad = step.rows[row_task].kind == RowKind::kPad;
-  const Place again =
-      pad ? JudgePad(gate, step, row_task, asked) : JudgeRow(gate, step, row_task, asked);
-  return Changed(again, step.checks);
-}
-
-// Logical page k of a live row, which validate found clean.
-KVF_HD Place ConfirmPage(const GateView& gate, const StepView& step, const StepScratch& scratch,
-                         const RowPool& rp, uint64_t k, When when) {
-  const Place again = JudgeAt(gate, step, scratch, rp, k, step.checks & kRecheckMask, when);
-  if (!again.clean()) return Changed(again, step.checks);
-  Place place{step.checks};
-  if (k >= rp.task->covered || LateOf(step, *rp.task, k) != Late::kAtConfirm) return place;
-  const Expectation want = Expected(gate, step, *rp.task, k);
-  const int64_t page = PageAt(rp, k);
-  if (want.page == kNoPage || !InPool(rp, page)) return place;
-  if (rp.free_form || k * rp.page_size < rp.before) JudgeContent(place, rp, want, k, page);
-  if (!rp.free_form) JudgeSkipped(place, rp, want, k, page);
-  return place;
-}
-
-KVF_HD PlaceAt ConfirmStray(const StepView& step, const RowPool& rp) {
-  PlaceAt stray = JudgeStray(rp, step.checks & kRecheckMask);
-  stray.place = Changed(stray.place, step.checks);
-  return stray;
 }
 
 // --- counting -----------------------------------------------------------------------------------

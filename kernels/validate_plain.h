@@ -3,7 +3,7 @@
 // Idea: of such a page there is little to ask, and nearly always the answer is "as expected". Both
 // backends ask that first; whatever isn't plainly equal is judged by validate_core.h. Invariant: it
 // decides nothing that stands there: never is a page called equal that validate_core.h would find
-// wrong, at validate or at confirm. Host and device.
+// wrong, at validate or at confirm (I-64). Host and device.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,10 @@
 
 #include <vector>
 
+#include "kernels/validate_plain.h"
 #include "kernels/validate_simd.h"
 #include "kvfence/rng.h"
+#include "tests/kernels/validate_random.h"
 
 namespace kvfence {
 namespace {
@@ -142,6 +144,38 @@ TEST(ValidateFast, WideEntriesAreComparedInFull) {
                                              Masks(false, true)))
         << loops.loops[l].name;
   }
+}
+
+// What is plainly equal has no finding, whatever else is wrong; and the case does occur.
+TEST(ValidateFast, I64PlainlyEqualPagesAreClean) {
+  uint64_t equal = 0;
+  uint64_t doubtful = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Rng rng(seed);
+    Batch batch = RandomBatch(rng, 2, 4);
+    Vary(batch, rng);
+    for (uint64_t i = rng.Below(6); i > 0; --i) Damage(batch, rng);
+    batch.checks = ~0u;
+    batch.Bind();
+    const GateView gate = batch.gate();
+    const StepView step = batch.step();
+    for (uint32_t t = 0; t < batch.tasks.size(); ++t) {
+      const fence::RowPool rp = fence::OpenRowPool(gate, step, t);
+      if (rp.row->kind == RowKind::kPad) continue;
+      const fence::FastSpan span = fence::FastSpanOf(rp);
+      for (uint64_t k = span.first; k < span.end; ++k) {
+        if (!fence::PlainlyEqual(gate, step, rp, k)) {
+          ++doubtful;
+          continue;
+        }
+        ++equal;
+        EXPECT_TRUE(fence::JudgePage(gate, step, batch.scratch(), rp, k).clean())
+            << "seed " << seed << " task " << t << " page " << k;
+      }
+    }
+  }
+  EXPECT_GT(equal, 1000u);
+  EXPECT_GT(doubtful, 10u);
 }
 
 }  // namespace
