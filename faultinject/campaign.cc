@@ -14,12 +14,14 @@
 namespace kvfence {
 namespace {
 
-constexpr uint64_t kDefaultRequests = 6000;
+constexpr uint64_t kDefaultRequests = 60000;  // about 40 s on one core
 constexpr uint64_t kEpisodeRequests = 24;
 constexpr uint64_t kLeastEpisodeRequests = 8;
 constexpr uint64_t kTriesToActivate = 8;  // episodes of a kind that never activated
 constexpr uint64_t kMostEpisodesOfAKind = 600;
 constexpr size_t kMostStories = 20;
+constexpr uint64_t kMostLogs = 10;
+constexpr uint64_t kLongestLog = 20000;  // steps
 
 class Campaign {
  public:
@@ -136,6 +138,9 @@ class Campaign {
     if (kinds_.empty()) report_.requests = run->served;
     if (!run->audit.empty()) report_.red.push_back("no-fault arm: " + run->audit);
     Add(*run);
+    if (run->false_alarms != 0 && run->steps <= kLongestLog) {
+      Record(plan, "no_fault_arm.kvlog", true);
+    }
     if (kinds_.empty() || Stopped()) return Status();
     return CleanArmWithoutFence(plan, options);
   }
@@ -155,6 +160,19 @@ class Campaign {
   }
   static double PerSecond(uint64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+
+  // Runs it once more, which gives the same, and writes down what the fence is told. False: there's
+  // no log.
+  bool Record(const EpisodePlan& plan, const std::string& name, bool stop_at_violation) {
+    if (config().log_dir.empty() || logs_ == kMostLogs) return false;
+    ++logs_;
+    RunOptions options;
+    options.record_to = config().log_dir + "/" + name;
+    options.stop_at_violation = stop_at_violation;
+    const Result<RunResult> run = RunEpisode(plan, options);
+    if (!run.ok()) report_.red.push_back("no log of " + name + ": " + run.status().message());
+    return run.ok();
   }
 
   void Add(const RunResult& run) {
@@ -264,7 +282,14 @@ class Campaign {
       }
       if (hooks_.on_outcome) hooks_.on_outcome(tally.kind, outcome);
     }
-    for (IncidentStory& story : on.stories) stories_.push_back(std::move(story));
+    const bool bad =
+        on.false_alarms != 0 || std::any_of(on.outcomes.begin(), on.outcomes.end(), IsBad);
+    const std::string log = "run" + std::to_string(plan.number) + "_" + tally.kind + ".kvlog";
+    const bool logged = bad && Record(plan, log, false);
+    for (IncidentStory& story : on.stories) {
+      if (logged && IsBad(story.outcome)) story.log = log;
+      stories_.push_back(std::move(story));
+    }
   }
 
   // Bad ones, and of each kind the first of each good outcome.
@@ -292,6 +317,7 @@ class Campaign {
   uint64_t fault_steps_ = 0;
   uint64_t activated_ = 0;
   uint64_t bad_ = 0;
+  uint64_t logs_ = 0;
   std::map<std::pair<size_t, Outcome>, uint64_t> told_;
   std::vector<IncidentStory> stories_;
 };

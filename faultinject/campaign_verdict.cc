@@ -5,6 +5,18 @@
 namespace kvfence {
 namespace {
 
+std::vector<std::string> SilentReasons(const FaultKind& kind, const FaultTally& tally) {
+  std::vector<std::string> silent;
+  for (int r = 0; r < kReasonCount; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    std::string name(ReasonName(reason));
+    if (kind.reasons.Has(reason) && !tally.reasons.contains(name)) {
+      silent.push_back(std::move(name));
+    }
+  }
+  return silent;
+}
+
 void RedOutcomes(const FaultTally& tally, std::vector<std::string>* red) {
   for (int i = 0; i < kOutcomeCount; ++i) {
     const uint64_t n = tally.outcomes[static_cast<size_t>(i)];
@@ -12,6 +24,15 @@ void RedOutcomes(const FaultTally& tally, std::vector<std::string>* red) {
     red->push_back(tally.kind + ": " + std::to_string(n) + " of " +
                    std::to_string(tally.activated) + " " +
                    std::string(kOutcomeNames[static_cast<size_t>(i)]));
+  }
+}
+
+// Declared reasons that never answered, though the fault was put in often enough: a dead check.
+void RedReasons(const FaultKind& kind, const FaultTally& tally, std::vector<std::string>* red) {
+  if (tally.activated < kActivationsToComplete) return;
+  for (const std::string& reason : SilentReasons(kind, tally)) {
+    red->push_back(tally.kind + ": " + reason + " never answered in " +
+                   std::to_string(tally.activated) + " activations");
   }
 }
 
@@ -28,11 +49,8 @@ std::vector<std::string> MissingOf(const FaultKind& kind, const FaultTally& tall
     missing.push_back(tally.kind + ": " + std::to_string(benign) + " of " +
                       std::to_string(tally.activated) + " were benign, more than half");
   }
-  for (int r = 0; r < kReasonCount; ++r) {
-    const auto reason = static_cast<Reason>(r);
-    const std::string name(ReasonName(reason));
-    if (!kind.reasons.Has(reason) || tally.reasons.contains(name)) continue;
-    missing.push_back(tally.kind + ": never answered by " + name);
+  for (const std::string& reason : SilentReasons(kind, tally)) {
+    missing.push_back(tally.kind + ": never answered by " + reason);
   }
   if (!kind.bookkeeping_only && tally.off_arm_wrong_tokens == 0) {
     missing.push_back(tally.kind + ": no wrong token without the fence");
@@ -42,7 +60,10 @@ std::vector<std::string> MissingOf(const FaultKind& kind, const FaultTally& tall
 
 void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* report) {
   std::vector<std::string>& red = report->red;
-  for (const FaultTally& tally : report->faults) RedOutcomes(tally, &red);
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    RedOutcomes(report->faults[k], &red);
+    RedReasons(*kinds[k], report->faults[k], &red);
+  }
   if (report->false_alarms != 0) {
     red.push_back(std::to_string(report->false_alarms) + " false alarms");
   }

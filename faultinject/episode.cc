@@ -6,6 +6,7 @@
 
 #include "episode_notes.h"
 #include "fault_watch.h"
+#include "kvfence/event_log_writer.h"
 #include "kvfence/fence.h"
 #include "kvfence/switched_tracker.h"
 #include "saboteur.h"
@@ -19,6 +20,9 @@ uint64_t ChangesOf(const FaultKind* kind) {
   if (kind->name == "double_free" || kind->name == "stale_index_entry") return 2;
   return kind->name == "free_while_held" ? 1 : 0;
 }
+
+// An index entry that should be gone misleads whenever it's hit, however often its page was issued.
+bool Heals(const FaultKind* kind) { return kind == nullptr || kind->name != "stale_index_entry"; }
 
 EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
   EngineNames names;
@@ -85,7 +89,8 @@ void AddStories(const EpisodePlan& plan, const RunOptions& options, const Episod
 Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options) {
   const bool faults = plan.kind != nullptr;
   EpisodeNotes notes;
-  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(), ChangesOf(plan.kind), 24);
+  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(), ChangesOf(plan.kind), Heals(plan.kind),
+                   24);
   watch.on_begin = options.on_fault;
   const bool stories = faults && options.want_story;
   if (stories) watch.notes = &notes;
@@ -111,9 +116,19 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
   if (!made.ok()) return Status(made.status().code(), made.status().message());
   Engine<SwitchedTracker>& engine = **made;
 
+  std::unique_ptr<EventLogWriter> log;
+  if (!options.record_to.empty() && fence != nullptr) {
+    Result<std::unique_ptr<EventLogWriter>> opened =
+        EventLogWriter::Open(options.record_to, plan.fence, &fence->names());
+    if (!opened.ok()) return Status(opened.status().code(), opened.status().message());
+    log = std::move(*opened);
+    fence->Record(log.get());
+  }
+
   RunResult result;
   try {
     while (engine.Step()) {
+      if (options.stop_at_violation && watch.violations() > 0) break;
       if (options.go_on && !options.go_on(engine.report().steps, engine.ended())) {
         result.stopped = true;
         break;
@@ -121,6 +136,10 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     }
   } catch (const std::exception&) {
     watch.Crashed();
+  }
+  if (log != nullptr) {
+    fence->Record(nullptr);
+    if (Status status = log->Close(); !status.ok()) return status;
   }
   result.served = engine.ended();
   Summarise(engine.report(), fence.get(), watch, &result);

@@ -69,6 +69,8 @@ struct RunOptions {
   std::function<bool(const FaultRecord&, Outcome)> want_story{};
   std::vector<EventSink*> sinks{};
   std::function<void()> on_fault{};
+  std::string record_to{};         // a log of all that the fence is told; empty: none
+  bool stop_at_violation = false;  // after the step in which the fence first reports anything
   std::function<bool(uint64_t steps, uint64_t ended)> go_on{};  // false: stop now
 };
 Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options);

@@ -1,6 +1,7 @@
 #include "episode_notes.h"
 
 #include <algorithm>
+#include <map>
 
 namespace kvfence {
 namespace {
@@ -104,6 +105,7 @@ bool Joins(const Note& a, const Note& b) {
 
 std::vector<TimelineEntry> EpisodeNotes::TimelineOf(const FaultRecord& fault) const {
   std::vector<TimelineEntry> lines;
+  std::map<RequestIndex, size_t> published;  // the line that says so, while nothing else happened
   size_t fault_line = 0;
   const size_t n = ring_.size();
   for (size_t i = 0; i < n; ++i) {
@@ -118,6 +120,17 @@ std::vector<TimelineEntry> EpisodeNotes::TimelineOf(const FaultRecord& fault) co
         if (Concerns(next, fault) && ++more < 8) pages += ", " + std::to_string(next.page);
       }
       if (more >= 8) pages += " ...";
+    }
+    if (note.kind == NoteKind::kPublished) {
+      // Only what it publishes after the fault tells anything, and once is enough.
+      if (note.step < fault.step) continue;
+      if (const auto it = published.find(note.request); it != published.end()) {
+        lines[it->second].text = TextOf(note, pages) + ", up to step " + std::to_string(note.step);
+        continue;
+      }
+      published[note.request] = lines.size();
+    } else {
+      published.erase(note.request);
     }
     const bool is_fault = note.kind == NoteKind::kFault;
     if (is_fault) fault_line = lines.size();

@@ -19,8 +19,7 @@ constexpr std::array kKinds = {
               "a table row goes on naming a page that was given back (an entry kept over "
               "preemption, or of the row's last tenant)"},
     FaultKind{"stale_index_entry", 'A', "after_retire",
-              Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch, R::kNotCommitted,
-                   R::kWriteShared, R::kDoubleFree}),
+              Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch, R::kDoubleFree}),
               false,
               "a cached page is evicted but its prefix-index entry stays, and a later request "
               "hits it"},

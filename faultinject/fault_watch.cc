@@ -130,7 +130,7 @@ void FaultWatch::StepDone(FaultSurface& at) {
     if (incident && fault.record.empty() && fault.first_violation) {
       fault.record = incident(*fault.first_violation);
     }
-    if (step_ == fault.step || fault.changes < changes_) continue;
+    if (!heals_ || step_ == fault.step || fault.changes < changes_) continue;
     std::erase_if(fault.sick, [&](PageId page) { return at.StateOf(page) == PageState::kFree; });
   }
   if (!open_) return;

@@ -25,10 +25,11 @@ namespace kvfence {
 class FaultWatch : public OutcomeSink, public EventSink {
  public:
   // `expected`: the reasons that may answer. `changes`: a fault whose effect comes when its page
-  // next changes hands isn't over before that happened so many times; `idle`: but the next one may
-  // be put in after so many steps without effect.
-  FaultWatch(CheckSet expected, uint64_t changes, int64_t idle)
-      : expected_(expected), changes_(changes), idle_(idle) {}
+  // next changes hands isn't over before that happened so many times; `heals`: after that a faulted
+  // page is harmless as soon as it's free; `idle`: the next fault may be put in after so many steps
+  // without effect.
+  FaultWatch(CheckSet expected, uint64_t changes, bool heals, int64_t idle)
+      : expected_(expected), changes_(changes), heals_(heals), idle_(idle) {}
 
   // --- the injector's side ------------------------------------------------------------------
   // A fault is about to be put in. Returns its number.
@@ -74,6 +75,7 @@ class FaultWatch : public OutcomeSink, public EventSink {
 
   CheckSet expected_;
   uint64_t changes_;
+  bool heals_;
   int64_t idle_;
   int64_t step_ = 0;
   bool open_ = false;

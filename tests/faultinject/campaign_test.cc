@@ -1,0 +1,258 @@
+// Small campaigns over the whole stack: engine, fence, ledger, kernels.
+#include "kvfence/campaign.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kvfence/fault_kind.h"
+
+namespace kvfence {
+namespace {
+
+using ::testing::HasSubstr;
+
+CampaignConfig Small(uint64_t seed, uint64_t requests, std::vector<std::string> faults) {
+  CampaignConfig config;
+  config.seed = seed;
+  config.requests = requests;
+  config.faults = std::move(faults);
+  return config;
+}
+
+CampaignReport MustRun(const CampaignConfig& config, const CampaignHooks& hooks = {}) {
+  Result<CampaignReport> report = RunCampaign(config, hooks);
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  return report.ok() ? std::move(*report) : CampaignReport();
+}
+
+std::string Why(const CampaignReport& report) {
+  std::string text;
+  for (const std::string& line : report.red) text += line + "\n";
+  return text;
+}
+
+std::string Refusal(const CampaignConfig& config) {
+  Result<CampaignReport> report = RunCampaign(config, {});
+  return report.ok() ? "accepted" : report.status().message();
+}
+
+// Without what differs from run to run.
+std::string Timeless(const CampaignReport& report) {
+  auto json = nlohmann::ordered_json::parse(ToJson(report));
+  json.erase("seconds");
+  json.erase("timing");
+  return json.dump();
+}
+
+class EachKind : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EachKind, IsPutInAnsweredAndHarmfulWithoutTheFence) {
+  const FaultKind& kind = *FindFaultKind(GetParam());
+  const CampaignReport report = MustRun(Small(3, 96, {GetParam()}));
+  ASSERT_EQ(report.faults.size(), 1u);
+  const FaultTally& tally = report.faults[0];
+  EXPECT_TRUE(report.green) << Why(report);
+  EXPECT_GT(tally.activated, 2u);
+  uint64_t declared = 0;
+  for (const auto& [name, count] : tally.reasons) {
+    if (kind.reasons.Has(*ReasonFromName(name))) declared += count;
+  }
+  EXPECT_GE(declared, tally.activated / 2);
+  EXPECT_EQ(report.wrong_tokens_published, 0u);
+  if (kind.bookkeeping_only) {
+    EXPECT_EQ(tally.off_arm_wrong_tokens, 0u);
+  } else {
+    EXPECT_GT(tally.off_arm_wrong_tokens, 0u);
+  }
+}
+
+std::vector<std::string> AllNames() {
+  std::vector<std::string> names;
+  for (const FaultKind& kind : FaultKinds()) names.emplace_back(kind.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Campaign, EachKind, ::testing::ValuesIn(AllNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Campaign, IsGreenOverSeeds) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const CampaignReport report = MustRun(Small(seed, 300, {"all"}));
+    EXPECT_TRUE(report.green) << "seed " << seed << "\n" << Why(report);
+    EXPECT_EQ(report.faults.size(), FaultKinds().size());
+    EXPECT_GE(report.requests, 300u);
+    for (const FaultTally& tally : report.faults) EXPECT_GT(tally.activated, 0u) << tally.kind;
+  }
+}
+
+// Takes one check out: what it alone would have answered gets through, or is ended for the wrong
+// reason.
+TEST(Campaign, WithoutTheCheckThatAnswersItIsRed) {
+  const std::pair<Reason, const char*> needed[] = {
+      {Reason::kTagMismatch, "double_free"},
+      {Reason::kStampMismatch, "late_foreign_write"},
+      {Reason::kPageMismatch, "stale_mapping"},
+      {Reason::kChangedDuringStep, "table_flip"},
+      {Reason::kRowTail, "row_tail"},
+      {Reason::kPadRow, "padded_row"},
+      {Reason::kWriteTarget, "wrong_write_slot"},
+      {Reason::kLengthMismatch, "length_off_by_one"},
+      {Reason::kNotCommitted, "skipped_write"},
+  };
+  for (const auto& [reason, kind] : needed) {
+    CampaignConfig config = Small(2, 96, {kind});
+    config.disabled = CheckSet(reason);
+    const CampaignReport report = MustRun(config);
+    EXPECT_FALSE(report.green) << kind << " without " << ReasonName(reason);
+  }
+}
+
+TEST(Campaign, WithoutFaultsIsSilentOverSeeds) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    const CampaignReport report = MustRun(Small(seed, 40, {"none"}));
+    EXPECT_TRUE(report.green) << "seed " << seed << "\n" << Why(report);
+    EXPECT_EQ(report.clean_arm.violations, 0u);
+    EXPECT_EQ(report.clean_arm.wrong_tokens_published, 0u);
+    EXPECT_GT(report.clean_arm.entries_checked, 100u);
+    EXPECT_EQ(report.requests, 40u);
+    EXPECT_TRUE(report.faults.empty());
+  }
+}
+
+// I-20.
+TEST(Campaign, SameConfigSameBytes) {
+  const CampaignConfig config = Small(11, 120, {"all"});
+  const std::string first = Timeless(MustRun(config));
+  EXPECT_EQ(first, Timeless(MustRun(config)));
+  EXPECT_NE(first, Timeless(MustRun(Small(12, 120, {"all"}))));
+}
+
+TEST(Campaign, JsonHoldsWhatTheCommandLinePromises) {
+  const CampaignReport report = MustRun(Small(4, 48, {"row_swap", "tag_flip"}));
+  const auto json = nlohmann::json::parse(ToJson(report));
+  for (const char* key : {"seed", "trace", "requests", "steps", "events", "entries_checked",
+                          "ownership_changes", "tokens_published", "wrong_tokens_published",
+                          "false_alarms", "faults", "clean_arm", "off_arm", "device_bytes_per_page",
+                          "device_bytes_per_entry", "seconds", "green", "complete", "missing"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["faults"].size(), 2u);
+  EXPECT_EQ(json["faults"][0]["kind"], "row_swap");
+  EXPECT_EQ(json["faults"][0]["class"], "E");
+  for (const std::string_view outcome : kOutcomeNames) {
+    EXPECT_TRUE(json["faults"][0].contains(std::string(outcome))) << outcome;
+  }
+  EXPECT_TRUE(json["off_arm"]["by_kind"].contains("tag_flip"));
+  EXPECT_EQ(json["device_bytes_per_page"], 16);
+  EXPECT_EQ(json["device_bytes_per_entry"], 16);
+  EXPECT_FALSE(json["complete"]);
+  EXPECT_THAT(json["missing"].dump(), HasSubstr("not all fault kinds were run"));
+}
+
+TEST(Campaign, TellsStoriesThatNameTheFaultAndItsAnswer) {
+  const CampaignReport report = MustRun(Small(4, 48, {"wrong_write_slot"}));
+  ASSERT_FALSE(report.stories.empty());
+  const IncidentStory& story = report.stories[0];
+  EXPECT_EQ(story.outcome, Outcome::kPrevented);
+  std::string what;
+  for (const TimelineEntry& entry : story.timeline) what += entry.what + ": " + entry.text + "\n";
+  EXPECT_THAT(what, HasSubstr("fault: new token"));
+  EXPECT_THAT(what, HasSubstr("violation: write_target"));
+  EXPECT_THAT(what, HasSubstr("abort: "));
+  EXPECT_EQ(nlohmann::json::parse(story.record)["reason"], "write_target");
+}
+
+TEST(Campaign, ABadOutcomeLeavesALog) {
+  const std::string folder = ::testing::TempDir() + "kvfence_campaign_log";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  CampaignConfig config = Small(2, 48, {"row_tail"});
+  config.disabled = CheckSet(Reason::kRowTail);
+  config.log_dir = folder;
+  const CampaignReport report = MustRun(config);
+  ASSERT_FALSE(report.stories.empty());
+  EXPECT_EQ(report.stories[0].outcome, Outcome::kMissed);
+  ASSERT_FALSE(report.stories[0].log.empty());
+  std::ifstream log(folder + "/" + report.stories[0].log);
+  std::string header;
+  ASSERT_TRUE(std::getline(log, header));
+  EXPECT_THAT(header, HasSubstr("kvfence_log"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Campaign, StopsWhenAskedAndSaysSo) {
+  std::atomic<bool> stop{false};
+  CampaignHooks hooks;
+  hooks.stop = &stop;
+  uint64_t outcomes = 0;
+  hooks.on_outcome = [&](const std::string&, Outcome) {
+    if (++outcomes == 3) stop = true;
+  };
+  const CampaignReport report = MustRun(Small(5, 300, {"all"}), hooks);
+  EXPECT_TRUE(report.partial);
+  EXPECT_FALSE(report.complete);
+  EXPECT_LT(report.requests, 300u);
+}
+
+TEST(Campaign, TellsItsListeners) {
+  uint64_t faults = 0, outcomes = 0;
+  double fraction = 0;
+  CampaignHooks hooks;
+  hooks.on_fault = [&](const std::string&) { ++faults; };
+  hooks.on_outcome = [&](const std::string&, Outcome) { ++outcomes; };
+  hooks.progress = [&](const CampaignProgress& p) {
+    EXPECT_GE(p.fraction, 0.0);
+    EXPECT_LE(p.fraction, 1.0);
+    fraction = std::max(fraction, p.fraction);
+  };
+  const CampaignReport report = MustRun(Small(6, 96, {"row_swap"}), hooks);
+  EXPECT_EQ(faults, report.faults[0].activated);
+  EXPECT_EQ(outcomes, faults);
+  EXPECT_GT(fraction, 0.2);
+}
+
+TEST(Campaign, RefusesWhatCannotBe) {
+  EXPECT_THAT(Refusal(Small(1, 10, {"no_such_kind"})), HasSubstr("'no_such_kind'"));
+  EXPECT_THAT(Refusal(Small(1, 10, {})), HasSubstr("no kind"));
+  EXPECT_THAT(Refusal(Small(1, 10, {"none", "row_swap"})), HasSubstr("'none' stands alone"));
+  CampaignConfig config = Small(1, 20, {"all"});
+  config.pages = 1;
+  EXPECT_THAT(Refusal(config), HasSubstr("it takes at least"));
+  config.pages = 8;
+  config.page_size = 16;
+  EXPECT_THAT(Refusal(config), HasSubstr("pages=8 can't hold the longest request"));
+  config = Small(1, 20, {"all"});
+  config.trace = "/no/such/trace.jsonl";
+  EXPECT_THAT(Refusal(config), HasSubstr("/no/such/trace.jsonl"));
+  config = Small(1, 20, {"all"});
+  config.level = Level::kOff;
+  EXPECT_THAT(Refusal(config), HasSubstr("level"));
+}
+
+TEST(Campaign, ServesATraceFile) {
+  const std::string path = ::testing::TempDir() + "kvfence_campaign_trace.jsonl";
+  {
+    std::ofstream trace(path);
+    for (int i = 0; i < 30; ++i) {
+      trace << R"({"timestamp": )" << i * 10 << R"(, "input_length": )" << 600 + i
+            << R"(, "output_length": 9, "hash_ids": [1, )" << 2 + i % 3 << "]}\n";
+    }
+  }
+  CampaignConfig config = Small(1, 0, {"none"});
+  config.trace = path;
+  const CampaignReport report = MustRun(config);
+  EXPECT_TRUE(report.green) << Why(report);
+  EXPECT_EQ(report.requests, 30u);
+  EXPECT_EQ(report.drawn[0], "page_size=64");
+  config.faults = {"row_swap"};
+  const CampaignReport faulty = MustRun(config);
+  EXPECT_TRUE(faulty.green) << Why(faulty);
+  EXPECT_GT(faulty.faults[0].activated, 0u);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace kvfence

@@ -1,0 +1,218 @@
+// Which fault an observation belongs to, and the outcome that follows, by feeds made by hand.
+#include "faultinject/fault_watch.h"
+
+#include <gtest/gtest.h>
+
+#include "faultinject/campaign_verdict.h"
+#include "stage.h"
+
+namespace kvfence::testing {
+namespace {
+
+constexpr CheckSet kExpected = CheckSet(Reason::kTagMismatch) + Reason::kFreedWhileHeld;
+
+RowOutcome Published(RequestIndex request, bool wrong) {
+  return {.row = Row(0),
+          .request = request,
+          .raw_wrong = wrong,
+          .sampled = true,
+          .published = true,
+          .token_wrong = wrong};
+}
+RowOutcome Ended(RequestIndex request, Reason reason, bool raw_wrong) {
+  return {.row = Row(0),
+          .request = request,
+          .raw_wrong = raw_wrong,
+          .sampled = true,
+          .reasons = CheckSet(reason)};
+}
+
+class FaultWatchTest : public ::testing::Test {
+ protected:
+  FaultWatchTest() {
+    stage.held[1] = {PageId(3)};
+    stage.held[2] = {PageId(4)};
+    watch.SetStep(10);
+  }
+  void Feed(const RowOutcome& row) { watch.OnStep({.step = StepId(10), .rows = {&row, 1}}); }
+  Outcome OutcomeOf(size_t fault) const { return JudgeOutcome(watch.faults()[fault].evidence); }
+
+  Stage stage;
+  FaultWatch watch{kExpected, 0, true, 5};
+};
+
+TEST_F(FaultWatchTest, NothingSeenIsBenign) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  EXPECT_EQ(OutcomeOf(0), Outcome::kBenign);
+  Feed(Published(1, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kBenign);
+}
+
+TEST_F(FaultWatchTest, EndedBeforeAWrongReadIsEarlyAfterOneIsPrevented) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  Feed(Ended(1, Reason::kTagMismatch, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kEarly);
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+}
+
+TEST_F(FaultWatchTest, WrongTokenIsMissedAndLateOnceReported) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  Feed(Published(1, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kMissed);
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kLate);
+}
+
+TEST_F(FaultWatchTest, AnUnreportedWrongReadIsMissedThoughItsTokenNeverLeft) {
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  RowOutcome row = Published(1, true);
+  row.published = false;
+  row.withdrawn = true;
+  Feed(row);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kMissed);
+}
+
+TEST_F(FaultWatchTest, ABystandersEndIsCollateral) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  Feed(Ended(2, Reason::kTagMismatch, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kCollateral);
+}
+
+TEST_F(FaultWatchTest, OnlyUndeclaredReasonsAreCollateral) {
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  Feed(Ended(1, Reason::kRowTail, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kCollateral);
+}
+
+TEST_F(FaultWatchTest, WhoeverGetsAFaultedPageIsAffectedUntilItHealed) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.PageGoesTo(7, PageId(3));
+  EXPECT_TRUE(watch.faults()[0].Affects(7));
+  watch.SetStep(11);
+  stage.free = {PageId(3)};
+  watch.StepDone(stage);
+  watch.PageGoesTo(8, PageId(3));
+  EXPECT_FALSE(watch.faults()[0].Affects(8));
+}
+
+TEST_F(FaultWatchTest, AHostFindingIsAnAnswerAndNamesItsStep) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.SetStep(13);
+  Violation violation;
+  violation.reason = Reason::kFreedWhileHeld;
+  violation.page = 3;
+  watch.OnViolation(violation);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kEarly);
+  EXPECT_EQ(watch.faults()[0].first_report, 13);
+  EXPECT_EQ(watch.false_alarms(), 0u);
+}
+
+TEST_F(FaultWatchTest, WithoutAFaultAReportIsAFalseAlarm) {
+  Violation violation;
+  violation.reason = Reason::kTagMismatch;
+  watch.OnViolation(violation);
+  EXPECT_EQ(watch.false_alarms(), 1u);
+  Feed(Published(1, true));
+  EXPECT_EQ(watch.wrong_without_fault(), 1u);
+}
+
+TEST_F(FaultWatchTest, AnUnreportedEndWithoutAFaultIsAFalseAlarmToo) {
+  Feed(Ended(1, Reason::kUnverified, false));
+  EXPECT_EQ(watch.false_alarms(), 1u);
+}
+
+TEST_F(FaultWatchTest, LateEffectsGoToTheFaultThatAffectsTheRequest) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.SetStep(20);
+  watch.Begin(stage, {.text = "", .pages = {PageId(4)}});
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kBenign);
+}
+
+TEST_F(FaultWatchTest, ClosesWhenTheAffectedAreGoneOrNothingHappens) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.StepDone(stage);
+  EXPECT_TRUE(watch.open()) << "not in its own step";
+  watch.SetStep(11);
+  watch.StepDone(stage);
+  EXPECT_TRUE(watch.open());
+  watch.SetStep(15);
+  watch.StepDone(stage);
+  EXPECT_FALSE(watch.open()) << "five steps without effect";
+  watch.Begin(stage, {.text = "", .pages = {PageId(4)}});
+  stage.held.erase(2);
+  watch.SetStep(16);
+  watch.StepDone(stage);
+  EXPECT_FALSE(watch.open()) << "its holder is gone";
+}
+
+TEST(JudgeOutcome, ACrashOutweighsAll) {
+  EXPECT_EQ(JudgeOutcome({.crashed = true, .wrong_published = true}), Outcome::kCrashed);
+}
+
+// --- the verdict on a campaign ------------------------------------------------------------------
+
+CampaignReport GoodReport(const FaultKind& kind) {
+  CampaignReport report;
+  FaultTally& tally = report.faults.emplace_back();
+  tally.kind = std::string(kind.name);
+  tally.activated = 300;
+  tally.outcomes[static_cast<size_t>(Outcome::kPrevented)] = 300;
+  for (int r = 0; r < kReasonCount; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    if (kind.reasons.Has(reason)) tally.reasons[std::string(ReasonName(reason))] = 10;
+  }
+  tally.off_arm_wrong_tokens = report.off_arm.wrong_tokens_published = 5;
+  report.clean_arm.steps = 100;
+  return report;
+}
+
+bool IsGreen(CampaignReport report, const FaultKind& kind) {
+  const FaultKind* kinds[] = {&kind};
+  JudgeCampaign(kinds, &report);
+  EXPECT_EQ(report.green, report.red.empty());
+  return report.green;
+}
+
+TEST(JudgeCampaign, EachThingThatMakesItRed) {
+  const FaultKind& kind = *FindFaultKind("free_while_held");
+  EXPECT_TRUE(IsGreen(GoodReport(kind), kind));
+  for (const Outcome bad :
+       {Outcome::kLate, Outcome::kMissed, Outcome::kCollateral, Outcome::kCrashed}) {
+    CampaignReport report = GoodReport(kind);
+    report.faults[0].outcomes[static_cast<size_t>(bad)] = 1;
+    EXPECT_FALSE(IsGreen(report, kind)) << kOutcomeNames[static_cast<size_t>(bad)];
+  }
+  const auto red = [&](auto change) {
+    CampaignReport report = GoodReport(kind);
+    change(report);
+    return !IsGreen(std::move(report), kind);
+  };
+  EXPECT_TRUE(red([](CampaignReport& r) { r.false_alarms = 1; }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.violations = 1; }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.wrong_tokens_published = 1; }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.steps = 0; }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.off_arm.wrong_tokens_published = 0; }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.faults[0].reasons.erase("tag_mismatch"); }));
+}
+
+TEST(JudgeCampaign, SaysWhatIsMissing) {
+  const FaultKind& kind = *FindFaultKind("free_while_held");
+  CampaignReport report = GoodReport(kind);
+  EXPECT_TRUE(MissingOf(kind, report.faults[0]).empty());
+  report.faults[0].activated = 299;
+  report.faults[0].outcomes[static_cast<size_t>(Outcome::kBenign)] = 150;
+  report.faults[0].reasons.erase("tag_mismatch");
+  report.faults[0].off_arm_wrong_tokens = 0;
+  const std::vector<std::string> missing = MissingOf(kind, report.faults[0]);
+  ASSERT_EQ(missing.size(), 4u);
+  EXPECT_EQ(missing[0], "free_while_held: activated 299 times of 300");
+  EXPECT_EQ(missing[1], "free_while_held: 150 of 299 were benign, more than half");
+  EXPECT_EQ(missing[2], "free_while_held: never answered by tag_mismatch");
+  EXPECT_EQ(missing[3], "free_while_held: no wrong token without the fence");
+}
+
+}  // namespace
+}  // namespace kvfence::testing
