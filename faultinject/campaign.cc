@@ -15,6 +15,7 @@ namespace kvfence {
 namespace {
 
 constexpr uint64_t kDefaultRequests = 60000;  // about 40 s on one core
+constexpr uint64_t kCleanRequestsUntilComplete = 20000;
 constexpr uint64_t kEpisodeRequests = 24;
 constexpr uint64_t kLeastEpisodeRequests = 8;
 constexpr uint64_t kTriesToActivate = 8;  // episodes of a kind that never activated
@@ -93,7 +94,8 @@ class Campaign {
   // Requests to serve: as asked, else the trace's all, else the default.
   uint64_t Wanted() const {
     if (config().requests != 0) return config().requests;
-    return source_.generated() ? kDefaultRequests : source_.size();
+    if (!source_.generated()) return source_.size();
+    return config().until_complete ? kCleanRequestsUntilComplete : kDefaultRequests;
   }
 
   void Progress(const char* phase, double fraction, uint64_t steps) {

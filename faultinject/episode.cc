@@ -21,8 +21,11 @@ uint64_t ChangesOf(const FaultKind* kind) {
   return kind->name == "free_while_held" ? 1 : 0;
 }
 
-// An index entry that should be gone misleads whenever it's hit, however often its page was issued.
-bool Heals(const FaultKind* kind) { return kind == nullptr || kind->name != "stale_index_entry"; }
+// An index entry that should be gone misleads whenever it's hit, and a page that stands in the free
+// list twice is issued twice whenever it's taken while it's held: however often it was free before.
+bool Heals(const FaultKind* kind) {
+  return kind == nullptr || (kind->name != "stale_index_entry" && kind->name != "double_free");
+}
 
 EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
   EngineNames names;
