@@ -33,7 +33,10 @@ Json StoryJson(const IncidentStory& story) {
   json["run"] = story.run;
   json["timeline"] = Json::array();
   for (const TimelineEntry& entry : story.timeline) {
-    json["timeline"].push_back({{"step", entry.step}, {"what", entry.what}, {"text", entry.text}});
+    Json line = {{"step", entry.step}, {"what", entry.what}, {"text", entry.text}};
+    if (!entry.request.empty()) line["request"] = entry.request;
+    if (!entry.pages.empty()) line["pages"] = entry.pages;
+    json["timeline"].push_back(std::move(line));
   }
   if (!story.record.empty()) json["record"] = Json::parse(story.record, nullptr, false);
   if (!story.log.empty()) json["log"] = story.log;
@@ -96,8 +99,6 @@ std::string ToJson(const CampaignReport& report, int indent) {
   json["device_bytes_per_page"] = report.device_bytes_per_page;
   json["device_bytes_per_entry"] = report.device_bytes_per_entry;
   json["seconds"] = report.seconds;
-  json["timing"] = {{"clean_tokens_per_second", report.clean_tokens_per_second},
-                    {"off_tokens_per_second", report.off_tokens_per_second}};
   json["green"] = report.green;
   json["complete"] = report.complete;
   json["partial"] = report.partial;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace kvfence {
 namespace {
@@ -101,6 +102,22 @@ bool Joins(const Note& a, const Note& b) {
   return a.kind == b.kind && a.step == b.step && a.request == b.request;
 }
 
+// What the fault's own line names: its pages, and its request if it's one.
+void NameFaulted(const FaultMark& mark, TimelineEntry* entry) {
+  entry->text = mark.text;
+  if (mark.requests.size() == 1) entry->request = "r" + std::to_string(mark.requests[0]);
+  for (const PageId page : mark.pages) entry->pages.push_back(static_cast<int64_t>(page.value()));
+}
+
+std::string ListOf(const std::vector<int64_t>& pages) {
+  constexpr size_t kListed = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(pages.size(), kListed); ++i) {
+    text += (i == 0 ? " " : ", ") + std::to_string(pages[i]);
+  }
+  return pages.size() > kListed ? text + " ..." : text;
+}
+
 }  // namespace
 
 std::vector<TimelineEntry> EpisodeNotes::TimelineOf(const FaultRecord& fault) const {
@@ -111,31 +128,34 @@ std::vector<TimelineEntry> EpisodeNotes::TimelineOf(const FaultRecord& fault) co
   for (size_t i = 0; i < n; ++i) {
     const Note& note = ring_[(next_ + i) % n];
     if (!Concerns(note, fault)) continue;
-    std::string pages;
+    TimelineEntry entry;
+    entry.step = note.step;
+    entry.what = WhatOf(note.kind);
+    if (note.request != kNoRequest) entry.request = Who(note);
+    if (note.page >= 0) entry.pages.push_back(note.page);
     if (IsPageNote(note.kind)) {
-      pages = " " + std::to_string(note.page);
-      size_t more = 0;
       while (i + 1 < n && Joins(note, ring_[(next_ + i + 1) % n])) {
         const Note& next = ring_[(next_ + ++i) % n];
-        if (Concerns(next, fault) && ++more < 8) pages += ", " + std::to_string(next.page);
+        if (Concerns(next, fault)) entry.pages.push_back(next.page);
       }
-      if (more >= 8) pages += " ...";
     }
+    entry.text = TextOf(note, ListOf(entry.pages));
     if (note.kind == NoteKind::kPublished) {
       // Only what it publishes after the fault tells anything, and once is enough.
       if (note.step < fault.step) continue;
       if (const auto it = published.find(note.request); it != published.end()) {
-        lines[it->second].text = TextOf(note, pages) + ", up to step " + std::to_string(note.step);
+        lines[it->second].text = entry.text + ", up to step " + std::to_string(note.step);
         continue;
       }
       published[note.request] = lines.size();
     } else {
       published.erase(note.request);
     }
-    const bool is_fault = note.kind == NoteKind::kFault;
-    if (is_fault) fault_line = lines.size();
-    lines.push_back(
-        {note.step, WhatOf(note.kind), is_fault ? fault.mark.text : TextOf(note, pages)});
+    if (note.kind == NoteKind::kFault) {
+      fault_line = lines.size();
+      NameFaulted(fault.mark, &entry);
+    }
+    lines.push_back(std::move(entry));
   }
   // Nearest to the fault: a quarter before it, the rest after.
   const size_t first = fault_line > kLines / 4 ? fault_line - kLines / 4 : 0;

@@ -58,7 +58,7 @@ struct EventLogWriter::Rep {
   std::string buffer;
   Status status;
   // Steps between Step and Confirm, by rank and number.
-  std::map<std::pair<uint32_t, uint64_t>, std::unique_ptr<StepRecord>> open_steps;
+  std::map<std::pair<uint32_t, uint64_t>, std::unique_ptr<RecordedStep>> open_steps;
 };
 
 EventLogWriter::EventLogWriter(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
@@ -107,7 +107,7 @@ void EventLogWriter::On(const RetireEvent& event) {
 }
 
 void EventLogWriter::On(const StepEvent& event) {
-  auto record = std::make_unique<StepRecord>(rep_->config, event);
+  auto record = std::make_unique<RecordedStep>(rep_->config, event);
   Write(record->step());
   rep_->open_steps[{event.rank.value(), event.step.value()}] = std::move(record);
 }

@@ -96,7 +96,7 @@ class Player {
       changed.push_back(tables_.Show(e.rank, row.plan.row, e.step, row.tables));
     }
     for (const LogPad& pad : e.pads) tables_.Show(e.rank, pad.row, e.step, pad.tables);
-    std::unique_ptr<StepBuffers> buffers = TakeBuffers();
+    std::unique_ptr<LaidOutStep> buffers = TakeBuffers();
     if (Status status = buffers->Fill(e, tables_); !status.ok()) return status;
     for (size_t i = 0; i < changed.size(); ++i) buffers->rows()[i].table_changed = changed[i];
     if (Status status = target_->Step(buffers->event()); !status.ok()) return status;
@@ -161,15 +161,15 @@ class Player {
     return !target_->RowReasons(step, rank, row).empty();
   }
 
-  std::unique_ptr<StepBuffers> TakeBuffers() {
-    if (spare_.empty()) return std::make_unique<StepBuffers>(config_);
-    std::unique_ptr<StepBuffers> buffers = std::move(spare_.back());
+  std::unique_ptr<LaidOutStep> TakeBuffers() {
+    if (spare_.empty()) return std::make_unique<LaidOutStep>(config_);
+    std::unique_ptr<LaidOutStep> buffers = std::move(spare_.back());
     spare_.pop_back();
     return buffers;
   }
 
   // Rows as the truth wants them; views into the buffers and the tables as last shown.
-  std::vector<TruthRow> TruthRows(const LogStep& e, const StepBuffers& buffers) {
+  std::vector<TruthRow> TruthRows(const LogStep& e, const LaidOutStep& buffers) {
     std::vector<TruthRow> rows;
     const auto add = [&](TruthRow row, std::span<const LogTable> tables) {
       for (const LogTable& table : tables) {
@@ -187,7 +187,7 @@ class Player {
   }
 
   // A row of an open step, with the tables that it had there.
-  TruthRow TruthOf(const StepBuffers& buffers, Row row) const {
+  TruthRow TruthOf(const LaidOutStep& buffers, Row row) const {
     TruthRow result;
     result.row = row;
     for (const RowPlan& plan : buffers.event().rows) {
@@ -207,8 +207,8 @@ class Player {
   CheckTruth* truth_;
   std::function<bool(StepId, Row)> pad_failed_;
   RowTables tables_;
-  std::map<Key, std::unique_ptr<StepBuffers>> open_;
-  std::vector<std::unique_ptr<StepBuffers>> spare_;
+  std::map<Key, std::unique_ptr<LaidOutStep>> open_;
+  std::vector<std::unique_ptr<LaidOutStep>> spare_;
 };
 
 }  // namespace kvfence

@@ -21,12 +21,12 @@ std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most) {
   return slots;
 }
 
-uint64_t StepBuffers::WidthOf(PoolId pool) const {
+uint64_t LaidOutStep::WidthOf(PoolId pool) const {
   const uint64_t own = config_.pools[pool.value()].width;
   return own != 0 ? own : config_.width;
 }
 
-void StepBuffers::Write(Arrays* arrays, PoolId pool, size_t line, std::span<const int64_t> table) {
+void LaidOutStep::Write(Arrays* arrays, PoolId pool, size_t line, std::span<const int64_t> table) {
   const PoolConfig& c = config_.pools[pool.value()];
   int64_t* const entries = arrays->entries.data() + line * WidthOf(pool);
   std::copy(table.begin(), table.end(), entries);
@@ -34,7 +34,7 @@ void StepBuffers::Write(Arrays* arrays, PoolId pool, size_t line, std::span<cons
   arrays->used[line] = table.size();
 }
 
-std::span<const SlotRun> StepBuffers::RunsOf(PoolId pool, const LogStep& step, size_t index) const {
+std::span<const SlotRun> LaidOutStep::RunsOf(PoolId pool, const LogStep& step, size_t index) const {
   const bool live = index < step.rows.size();
   const auto& writes = live ? step.rows[index].writes : step.pads[index - step.rows.size()].writes;
   for (const LogWrites& one : writes) {
@@ -44,7 +44,7 @@ std::span<const SlotRun> StepBuffers::RunsOf(PoolId pool, const LogStep& step, s
 }
 
 // Slots lie row by row in batch order, as query_start_loc has them.
-void StepBuffers::FillSlots(PoolId pool, const LogStep& step) {
+void LaidOutStep::FillSlots(PoolId pool, const LogStep& step) {
   Arrays& arrays = arrays_[pool.value()];
   const PoolConfig& c = config_.pools[pool.value()];
   const uint64_t reach = WidthOf(pool) * (c.slot_entries ? 1 : c.page_size);
@@ -73,7 +73,7 @@ void StepBuffers::FillSlots(PoolId pool, const LogStep& step) {
 }
 
 // Rows, padded rows and prefixes, copied from the line: the fence may look at them until confirm.
-void StepBuffers::FillRows(const LogStep& step) {
+void LaidOutStep::FillRows(const LogStep& step) {
   loads_.clear();
   prefix_rows_.clear();
   prefix_tables_.clear();
@@ -111,7 +111,7 @@ void StepBuffers::FillRows(const LogStep& step) {
   }
 }
 
-void StepBuffers::FillTable(PoolId pool, RankId rank, const RowTables& tables) {
+void LaidOutStep::FillTable(PoolId pool, RankId rank, const RowTables& tables) {
   Arrays& arrays = arrays_[pool.value()];
   const uint64_t width = WidthOf(pool);
   const size_t before = arrays.used.size();
@@ -127,7 +127,7 @@ void StepBuffers::FillTable(PoolId pool, RankId rank, const RowTables& tables) {
   }
 }
 
-Status StepBuffers::Fill(const LogStep& step, const RowTables& tables) {
+Status LaidOutStep::Fill(const LogStep& step, const RowTables& tables) {
   FillRows(step);
   pools_.clear();
   arrays_.resize(config_.pools.size());
@@ -162,7 +162,7 @@ Status StepBuffers::Fill(const LogStep& step, const RowTables& tables) {
   return Status();
 }
 
-std::span<const int64_t> StepBuffers::Slots(PoolId pool, size_t index) const {
+std::span<const int64_t> LaidOutStep::Slots(PoolId pool, size_t index) const {
   const Arrays& arrays = arrays_[pool.value()];
   const uint32_t row = lines_[index].value();
   const auto begin = static_cast<size_t>(arrays.slots_begin[row]);
@@ -170,7 +170,7 @@ std::span<const int64_t> StepBuffers::Slots(PoolId pool, size_t index) const {
   return std::span<const int64_t>(arrays.slots).subspan(begin, end - begin);
 }
 
-void StepBuffers::Patch(Row row, PoolId pool, std::span<const int64_t> table) {
+void LaidOutStep::Patch(Row row, PoolId pool, std::span<const int64_t> table) {
   const int32_t line = row_map_[row.value()];
   if (line < 0 || !Touches(pool)) return;
   Write(&arrays_[pool.value()], pool, static_cast<size_t>(line), table);

@@ -24,10 +24,10 @@ inline constexpr uint64_t kMaxStepWords = uint64_t{1} << 27;  // table entries o
 // The slots of a line's runs, one by one, at most `most`.
 std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most);
 
-class StepBuffers {
+class LaidOutStep {
  public:
-  explicit StepBuffers(const FenceConfig& config) : config_(config) {}
-  StepBuffers(const StepBuffers&) = delete;
+  explicit LaidOutStep(const FenceConfig& config) : config_(config) {}
+  LaidOutStep(const LaidOutStep&) = delete;
 
   // Fills the arrays; `tables` has seen the step's line. Refuses what is too large.
   Status Fill(const LogStep& step, const RowTables& tables);

@@ -73,7 +73,7 @@ std::vector<int64_t> TableWords(const PoolConfig& pool, const TableView& view, R
   return words;
 }
 
-StepRecord::StepRecord(const FenceConfig& config, const StepEvent& event)
+RecordedStep::RecordedStep(const FenceConfig& config, const StepEvent& event)
     : buffers_(event.pools.begin(), event.pools.end()) {
   for (const RowPlan& plan : event.rows) {
     LogRow& row = rows_.emplace_back(LogRow{plan, Length(config, plan.row), {}, {}});
@@ -94,7 +94,7 @@ StepRecord::StepRecord(const FenceConfig& config, const StepEvent& event)
   step_ = {event.step, event.rank, rows_, pads_, prefix_};
 }
 
-std::span<const LogTable> StepRecord::Tables(const FenceConfig& config, Row row, uint64_t pools) {
+std::span<const LogTable> RecordedStep::Tables(const FenceConfig& config, Row row, uint64_t pools) {
   std::vector<LogTable>& tables = tables_.emplace_back();
   for (const PoolBuffers& buffers : buffers_) {
     if ((pools >> buffers.pool.value() & 1) == 0) continue;
@@ -105,7 +105,7 @@ std::span<const LogTable> StepRecord::Tables(const FenceConfig& config, Row row,
   return tables;
 }
 
-int64_t StepRecord::Length(const FenceConfig& config, Row row) const {
+int64_t RecordedStep::Length(const FenceConfig& config, Row row) const {
   for (const PoolBuffers& buffers : buffers_) {
     if (buffers.lengths.values.present() && row.value() < buffers.lengths.rows) {
       return buffers.lengths.values.Get(row.value());
@@ -123,8 +123,8 @@ int64_t StepRecord::Length(const FenceConfig& config, Row row) const {
 }
 
 // The slots given; where none are, those that follow from the positions of the new tokens.
-std::span<const LogWrites> StepRecord::Writes(const FenceConfig& config, Row row, uint64_t pools,
-                                              uint64_t new_tokens, int64_t len) {
+std::span<const LogWrites> RecordedStep::Writes(const FenceConfig& config, Row row, uint64_t pools,
+                                                uint64_t new_tokens, int64_t len) {
   std::vector<LogWrites>& writes = writes_.emplace_back();
   for (const PoolBuffers& buffers : buffers_) {
     if ((pools >> buffers.pool.value() & 1) == 0) continue;
@@ -161,7 +161,7 @@ std::span<const LogWrites> StepRecord::Writes(const FenceConfig& config, Row row
   return writes;
 }
 
-LogConfirm StepRecord::Reread(const FenceConfig& config, const std::function<bool(Row)>& failed) {
+LogConfirm RecordedStep::Reread(const FenceConfig& config, const std::function<bool(Row)>& failed) {
   confirm_rows_.clear();
   for (const LogRow& row : rows_) {
     if (failed(row.plan.row)) continue;

@@ -19,10 +19,10 @@ namespace kvfence {
 std::vector<int64_t> TableWords(const PoolConfig& pool, const TableView& view, Row row);
 
 // The step's record; its views live as long as this object.
-class StepRecord {
+class RecordedStep {
  public:
-  StepRecord(const FenceConfig& config, const StepEvent& event);
-  StepRecord(const StepRecord&) = delete;
+  RecordedStep(const FenceConfig& config, const StepEvent& event);
+  RecordedStep(const RecordedStep&) = delete;
   const LogStep& step() const { return step_; }
 
   // Rows (not padded ones) for which `failed` is false and whose tables, read again through the

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kvfence/check.h"
+
 constinit thread_local uint3 threadIdx{0, 0, 0};
 constinit thread_local uint3 blockIdx{0, 0, 0};
 constinit thread_local dim3 blockDim;
@@ -244,13 +246,14 @@ KVF_UNOBSERVED void* Grid::Shared(const void* key, size_t bytes) {
   void* found = nullptr;
   {
     AsHost host(host_);
-    for (const SharedArray& array : shared_) {
-      if (array.key == key) found = array.bytes.get();
+    for (unsigned i = 0; i < shared_count_; ++i) {
+      if (shared_[i].key == key) found = shared_[i].bytes;
     }
-    if (found == nullptr) {
-      shared_.push_back({key, std::make_unique_for_overwrite<unsigned char[]>(bytes)});
-      found = shared_.back().bytes.get();
-      FillWithGarbage(shared_.back().bytes.get(), bytes);
+    if (found == nullptr && shared_count_ < kMaxSharedArrays) {
+      auto* made = new unsigned char[bytes];
+      shared_[shared_count_++] = SharedArray{key, made};
+      FillWithGarbage(made, bytes);
+      found = made;
     }
 #if defined(KVF_FIBER_TSAN)
     __tsan_release(&orderings_.shared_made);
@@ -259,18 +262,24 @@ KVF_UNOBSERVED void* Grid::Shared(const void* key, size_t bytes) {
 #if defined(KVF_FIBER_TSAN)
   __tsan_acquire(&orderings_.shared_made);
 #endif
+  KVF_CHECK(found != nullptr, "cuda_on_cpu: more shared arrays than a kernel may have");
   return found;
 }
 
 void Grid::LeaveBlock() {
 #if defined(KVF_FIBER_TSAN)
   // Freeing is a write, and the host is ordered after the fibers only when the launch has ended.
-  for (SharedArray& array : shared_) retired_.push_back(std::move(array));
   retired_orderings_.push_back(std::move(owner_of_block_orderings_));
   owner_of_block_orderings_ = std::make_unique<BlockOrderings>();
   block_orderings_ = owner_of_block_orderings_.get();
 #endif
-  shared_.clear();
+  for (unsigned i = 0; i < shared_count_; ++i) {
+    std::unique_ptr<unsigned char[]> owned(shared_[i].bytes);
+#if defined(KVF_FIBER_TSAN)
+    retired_.push_back(std::move(owned));
+#endif
+  }
+  shared_count_ = 0;
 }
 
 void Grid::Fence() {

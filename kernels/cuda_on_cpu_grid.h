@@ -46,8 +46,9 @@ struct Cancelled {};
 // Bytes of one shared array. malloc'ed one by one, so that ASan guards their ends.
 struct SharedArray {
   const void* key;
-  std::unique_ptr<unsigned char[]> bytes;
+  unsigned char* bytes;  // owned by the grid, until the block or (under TSan) the launch has ended
 };
+inline constexpr unsigned kMaxSharedArrays = 64;
 
 // Addresses that stand for an ordering between threads; only TSan looks at them. What was released
 // at an address stays there, so each block has its own for its barriers.
@@ -122,7 +123,10 @@ class Grid {
   std::unique_ptr<Thread[]> owner_;
   Thread* const threads_;  // raw: used in code that TSan must not see
   std::vector<unsigned> order_;
-  std::vector<SharedArray> shared_, retired_;
+  // A plain array: what Shared() calls on a fiber's stack would be seen by TSan.
+  SharedArray shared_[kMaxSharedArrays];
+  unsigned shared_count_ = 0;
+  std::vector<std::unique_ptr<unsigned char[]>> retired_;
   ExecutionContext host_;
   Rng rng_{schedule_seed};
   const bool permuted_ = schedule_seed != 0;

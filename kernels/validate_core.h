@@ -1,10 +1,10 @@
-// The decisions of validate and confirm: what is wrong at a place, written once for host and
-// device.
+// The decisions of validate: what is wrong at a place, written once for host and device.
 //
 // Idea: a Place collects what is wrong there and keeps the first in Reason's order, so that the
 // compares stand in any order, each on a line of its own. The launches (validate_cpu.cc,
-// validate_cuda.cuh) only say who judges which place. Confirm (confirm_core.h) asks again. Invariant: what is expected comes from the gate's expectations and the step's
-// tasks, never from the arrays under judgement (I-8).
+// validate_cuda.cuh) only say who judges which place. Confirm (confirm_core.h) asks again.
+// Invariant: what is expected comes from the gate's expectations and the step's tasks, never from
+// the arrays under judgement (I-8).
 #pragma once
 
 #include <cstdint>

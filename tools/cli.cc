@@ -114,7 +114,7 @@ std::string HelpOf(const Verb& verb) {
 std::string DidYouMean(std::string_view typed, const std::vector<std::string_view>& names,
                        std::string_view prefix) {
   std::string_view best;
-  size_t least = std::max<size_t>(typed.size() / 2, 1) + 1;
+  size_t least = std::max<size_t>(typed.size() / 2, 2) + 1;
   for (const std::string_view name : names) {
     const bool begun = typed.size() >= 2 && name.substr(0, typed.size()) == typed;
     const size_t distance = begun ? 1 : EditDistance(typed, name);

@@ -37,6 +37,20 @@ void PrintTable(const CampaignReport& report, bool fancy, std::FILE* out) {
   }
 }
 
+// In full where the run was to be complete; else one line that says how to get there.
+void PrintMissing(const CampaignReport& report, std::FILE* out) {
+  if (report.config.until_complete || report.missing.size() <= 3) {
+    for (const std::string& what : report.missing) {
+      std::fprintf(out, "missing: %s\n", what.c_str());
+    }
+  } else if (!report.faults.empty()) {
+    std::fprintf(out,
+                 "missing to completeness: %zu things, listed in the report; --until=complete goes "
+                 "on until then\n",
+                 report.missing.size());
+  }
+}
+
 }  // namespace
 
 void PrintReport(const CampaignReport& report, const std::string& command, bool fancy,
@@ -70,7 +84,7 @@ void PrintReport(const CampaignReport& report, const std::string& command, bool 
                  Short(report.off_tokens_per_second).c_str());
   }
   for (const std::string& why : report.red) std::fprintf(out, "not green: %s\n", why.c_str());
-  for (const std::string& what : report.missing) std::fprintf(out, "missing: %s\n", what.c_str());
+  PrintMissing(report, out);
   const bool good = report.green && !report.partial;
   std::fprintf(out, "%s%s%s%s in %s\n", fancy ? (good ? kGreen : kRed) : "",
                report.green ? "green" : "RED",

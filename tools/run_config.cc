@@ -35,6 +35,7 @@ constexpr int64_t kMaxPageSize = 65535;
 constexpr int64_t kMaxPages = int64_t{1} << 24;
 constexpr int64_t kMaxRows = 65536;
 constexpr int64_t kMaxSlots = int64_t{1} << 28;
+constexpr int64_t kMaxRequests = int64_t{1} << 24;  // all are made before the first is served
 constexpr int64_t kMaxCount = int64_t{1} << 48;
 
 Status ReadSize(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
@@ -54,7 +55,7 @@ Status ReadSizes(CampaignConfig* config) {
     uint64_t* out;
   };
   const std::array<Size, 6> sizes = {{
-      {"requests", absl::GetFlag(FLAGS_requests), 1, kMaxCount, &config->requests},
+      {"requests", absl::GetFlag(FLAGS_requests), 1, kMaxRequests, &config->requests},
       {"steps", absl::GetFlag(FLAGS_steps), 1, kMaxCount, &config->steps},
       {"duration", absl::GetFlag(FLAGS_duration), 1, kMaxCount, &config->duration_seconds},
       {"page_size", absl::GetFlag(FLAGS_page_size), 1, kMaxPageSize, &config->page_size},

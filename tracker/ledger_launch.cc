@@ -167,7 +167,10 @@ void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_
   } else {
     Incarnation& inc = requests_.at(slot);
     row.serial = inc.serial;
-    if (plan.base) inc.bases.push_back(length);
+    if (plan.base) {
+      if (inc.bases.size() >= kMaxNotes) inc.bases.erase(inc.bases.begin());
+      inc.bases.push_back({.tokens = length, .step = record.step, .news = length != before});
+    }
     inc.length = length + plan.new_tokens;
     if (inc.launches.size() >= kMaxNotes && inc.launches.front().step < steps_.retired()) {
       inc.launches.erase(inc.launches.begin());

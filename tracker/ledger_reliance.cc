@@ -168,9 +168,15 @@ Status Ledger::Impl::Trim(const TrimEvent& event) {
   const uint32_t slot = Living(event.req);
   if (slot == kNone) return {};
   Incarnation& inc = requests_.at(slot);
+  // A base that was no news needs no trim: one that says another length, or comes after its step,
+  // is about something else.
+  while (!inc.bases.empty() && !inc.bases.front().news &&
+         (inc.bases.front().tokens != event.tokens || inc.bases.front().step < steps_.retired())) {
+    inc.bases.erase(inc.bases.begin());
+  }
   if (!inc.bases.empty()) {
     // Only the device knew the length on which a launched step was built: this trim says it.
-    const uint64_t base = inc.bases.front();
+    const uint64_t base = inc.bases.front().tokens;
     inc.bases.erase(inc.bases.begin());
     if (base != event.tokens) {
       Report(Reason::kLengthMismatch, {.req = inc.id, .expected = event.tokens, .found = base});

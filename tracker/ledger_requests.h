@@ -35,6 +35,14 @@ struct LaunchNote {
   uint32_t row = 0;  // index in the step's record
 };
 
+// A length that only the device knew when a step was built on it, which a trim must confirm. Where
+// it is what the ledger had (nothing was rejected), the engine may leave that trim out.
+struct PendingBase {
+  uint64_t tokens = 0;
+  uint64_t step = 0;
+  bool news = false;  // not what the ledger had
+};
+
 struct Incarnation {
   RequestId id;
   uint64_t serial = 0;
@@ -42,7 +50,7 @@ struct Incarnation {
   uint64_t length = 0;
   std::vector<std::vector<Held>> lists;  // by pool, then logical page
   std::vector<LaunchNote> launches;      // oldest first, a bounded memory
-  std::vector<uint64_t> bases;           // lengths only the device knew, that trims must confirm
+  std::vector<PendingBase> bases;        // oldest first
   uint64_t changed_step = 0;             // the first step that may see its table as it is
   uint64_t digest = 0;                   // sum over entries of a mix of (pool, at, page, tag)
   bool live = false;

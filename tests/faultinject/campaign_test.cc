@@ -44,7 +44,6 @@ std::string Refusal(const CampaignConfig& config) {
 std::string Timeless(const CampaignReport& report) {
   auto json = nlohmann::ordered_json::parse(ToJson(report));
   json.erase("seconds");
-  json.erase("timing");
   return json.dump();
 }
 

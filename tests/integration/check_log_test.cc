@@ -9,6 +9,7 @@
 #include <string>
 
 #include "integration/expectations.h"
+#include "kvfence/rng.h"
 
 namespace kvfence {
 namespace {
@@ -226,6 +227,87 @@ TEST(CheckLog, HearsOfViolationsAsTheyAreFound) {
   Check(std::string(kHead) + kRun + kStale, options);
   EXPECT_THAT(heard, HasSubstr("8 freed_while_held "));
   EXPECT_THAT(heard, HasSubstr("11 tag_mismatch R\n"));
+}
+
+// Lines that may follow one another in any order, sense or no sense.
+std::string RandomLine(Rng* rng, uint64_t* step) {
+  const auto number = [&](uint64_t bound) { return std::to_string(rng->Below(bound)); };
+  const auto page = [&] {
+    return rng->Chance(1, 20) ? std::to_string(static_cast<int64_t>(rng->Next())) : number(9);
+  };
+  const auto req = [&] { return std::string(1, "RST"[rng->Below(3)]); };
+  const std::string of = R"("req":")" + req() + '"';
+  const std::string key = R"("key":"K)" + number(3) + '"';
+  const std::string at = R"("at":)" + number(3);
+  const std::string pages = R"("pages":[)" + page() + (rng->Chance(1, 2) ? "," + page() : "") + "]";
+  const std::string xfer = R"("t)" + number(3) + '"';
+  switch (rng->Below(20)) {
+    case 0:
+      return R"("admit",)" + of;
+    case 1:
+      return R"("alloc",)" + of + ',' + pages + (rng->Chance(1, 3) ? "," + at : "");
+    case 2:
+      return R"("share",)" + of + ',' + R"("pages":[)" + page() + R"(],"tokens":)" + number(6) +
+             R"(,"keys":["K)" + number(3) + "\"]";
+    case 3:
+      return R"("fork","from":")" + req() + R"(","to":")" + req() + '"';
+    case 4:
+      return R"("cow",)" + of + ',' + at + R"(,"page":)" + page();
+    case 5:
+      return R"("trim",)" + of + R"(,"tokens":)" + number(9);
+    case 6:
+      return R"("drop",)" + of + ',' + at + R"(,"n":)" + number(3);
+    case 7:
+      return R"("release",)" + of;
+    case 8:
+      return R"("free",)" + pages;
+    case 9:
+      return R"("publish",)" + key + ',' + of + ',' + at;
+    case 10:
+      return R"("pin","id":)" + xfer + R"(,"dir":")" + (rng->Chance(1, 2) ? "in" : "out") + "\"," +
+             pages + ',' + of + ',' + at;
+    case 11:
+      return R"("unpin","id":)" + xfer + R"(,"ok":)" + (rng->Chance(1, 2) ? "true" : "false");
+    case 12:
+      return R"("ready",)" + of + R"(,"tokens":)" + number(9);
+    case 13:
+      return R"("row","row":)" + number(2) + ',' + of;
+    case 14:
+      return R"("write","page":)" + page() + R"(,"first":)" + number(4) + R"(,"n":)" + number(5) +
+             R"(,"as":{)" + (rng->Chance(1, 2) ? of + ',' + at : key) + R"(},"xfer":)" + xfer;
+    case 15:
+      return R"("read","page":)" + page() + R"(,"xfer":)" + xfer;
+    case 16:
+      return R"("copy","from":)" + page() + R"(,"to":)" + page();
+    case 17:
+      return R"("confirm","step":)" + std::to_string(*step);
+    case 18:
+      return R"("retire","step":)" + std::to_string(*step);
+    default:
+      return R"("step","step":)" + std::to_string(++*step) + R"(,"rows":[{"row":0,)" + of +
+             R"(,"new":)" + number(4) + R"(,"table":[)" + page() + ',' + page() + R"(],"len":)" +
+             number(9) + R"(,"write":[[)" + number(40) + ',' + number(4) + "]]}]";
+  }
+}
+
+TEST(CheckLog, AnyLinesInAnyOrderAreCheckedOrRefused) {
+  Rng rng(11);
+  uint64_t events = 0, findings = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string log = kHead;
+    if (rng.Chance(1, 2)) log.replace(log.find("explicit"), 8, R"(explicit","reuse":"stream)");
+    uint64_t step = 0;
+    for (int i = 0; i < 60; ++i) log += "{\"ev\":" + RandomLine(&rng, &step) + "}\n";
+    CheckOptions options;
+    if (rng.Chance(1, 3)) options.level = Level::kAudit;
+    const CheckReport report = Check(log, options);
+    events += report.events;
+    findings += report.violations.size();
+    EXPECT_EQ(report.unmet.size(), 0u);
+    EXPECT_FALSE(report.cut_off);
+  }
+  EXPECT_GT(events, 4000u);
+  EXPECT_GT(findings, 1000u);
 }
 
 TEST(CheckLog, TheSameLogGivesTheSameReport) {

@@ -147,7 +147,8 @@ TEST(EventLogReader, OwnershipEvents) {
 
 TEST(EventLogReader, ContentEvents) {
   ReadOne<WriteEvent>(
-      R"({"ev":"write","page":2,"first":1,"n":3,"as":{"req":"A","at":0,"inc":1},"xfer":"t","sum":"9"})",
+      R"({"ev":"write","page":2,"first":1,"n":3,"as":{"req":"A","at":0,"inc":1},"xfer":"t",)"
+      R"("sum":"9"})",
       [](const WriteEvent& e, const LogNames& names) {
         EXPECT_EQ(names.NameOf(e.as.req.name()), "A");
         EXPECT_EQ(e.as.req.incarnation(), 1u);
@@ -201,88 +202,87 @@ TEST(EventLogReader, AnAbsurdRunStaysARun) {
                    kSmall);
 }
 
+constexpr std::pair<const char*, const char*> kBadLines[] = {
+    {R"({"ev":"frob"})",
+     "x.kvlog:2:7: expected a verb (alloc, share, release, admit, free, drop, "
+     "trim, cow, fork, publish, unpublish, row, pin, unpin, ready, write, "
+     "read, scale, rescale, copy, audit, step, confirm, retire, expect), "
+     "found \"frob\""},
+    {R"({"req":"R"})", "x.kvlog:2:11: expected \"ev\""},
+    {R"({})", "x.kvlog:2:2: expected \"ev\""},
+    {R"([1])", "x.kvlog:2:1: expected an object, found an array"},
+    {R"({"ev":1})", "x.kvlog:2:7: expected a verb, found a number"},
+    {R"({"ev":"release","req":"R","colour":1})",
+     "x.kvlog:2:27: expected a key of \"release\" (req, inc, rank), found \"colour\""},
+    {R"({"ev":"release","req":"R","req":"S"})", "x.kvlog:2:27: expected \"req\" once"},
+    {R"({"ev":"release","ev":"release","req":"R"})", "x.kvlog:2:17: expected \"ev\" once"},
+    {R"({"req":"R","ev":"release","ev":"release"})", "x.kvlog:2:27: expected \"ev\" once"},
+    {R"({"ev":"release"})", "x.kvlog:2:16: expected \"req\" in \"release\""},
+    {R"({"ev":"release","req":7})", "x.kvlog:2:23: expected a string, found a number"},
+    {R"({"ev":"release","req":""})", "x.kvlog:2:23: expected a string that isn't empty"},
+    {R"({"ev":"release","req":"R"} x)", "x.kvlog:2:28: expected the end of the line, found 'x'"},
+    {R"({"ev":"release","req":"R",})", "x.kvlog:2:27: expected a key, found '}'"},
+    {R"({"ev":"release" "req":"R"})", "x.kvlog:2:17: expected ',' or '}', found a string"},
+    {R"({"ev":"release","req":"R","inc":0})",
+     "x.kvlog:2:33: expected an incarnation of at least 1, found 0"},
+    {R"({"ev":"publish","key":"K","inc":1,"page":1,"from_key":"J"})",
+     "x.kvlog:2:58: expected \"req\" in \"publish\""},
+    {R"({"ev":"release","req":"R","rank":2})", "x.kvlog:2:34: expected a rank below 2, found 2"},
+    {R"({"ev":"alloc","req":"R","pages":[1,2.5]})",
+     "x.kvlog:2:36: expected a page, found a number with a fraction or exponent"},
+    {R"({"ev":"alloc","req":"R","pages":[1e3]})",
+     "x.kvlog:2:34: expected a page, found a number with a fraction or exponent"},
+    {R"({"ev":"alloc","req":"R","pages":[9223372036854775808]})",
+     "x.kvlog:2:34: expected a page, found a number beyond 64 bits"},
+    {R"({"ev":"alloc","req":"R","pages":[007]})",
+     "x.kvlog:2:34: expected a page, found a number with a leading zero"},
+    {R"({"ev":"alloc","req":"R","pages":7})",
+     "x.kvlog:2:33: expected an array of pages, found a number"},
+    {R"({"ev":"alloc","req":"R","pages":["7"]})", "x.kvlog:2:34: expected a page, found a string"},
+    {R"({"ev":"alloc","req":"R","pages":[[[[[7]]]]]})",
+     "x.kvlog:2:34: expected a page, found an array"},
+    {R"({"ev":"alloc","req":"R","pages":[1],"at":-1})",
+     "x.kvlog:2:42: expected a count, found a negative number"},
+    {R"({"ev":"alloc","req":"R","pages":[1],"pool":"big"})",
+     "x.kvlog:2:44: expected the name of a pool, found \"big\""},
+    {R"({"ev":"row","row":4,"req":"R"})", "x.kvlog:2:19: expected a row below 4, found 4"},
+    {R"({"ev":"row","row":1})", "x.kvlog:2:20: expected \"req\" in \"row\""},
+    {R"({"ev":"unpin","id":"t","ok":"yes"})",
+     "x.kvlog:2:29: expected true or false, found a string"},
+    {R"({"ev":"pin","id":"t","dir":"up","pages":[]})",
+     "x.kvlog:2:28: expected \"in\" or \"out\", found \"up\""},
+    {R"({"ev":"share","req":"R","pages":[1,2],"tokens":16,"keys":["K"]})",
+     "x.kvlog:2:63: expected as many keys as pages"},
+    {R"({"ev":"share","req":"R","pages":[1],"tokens":16,"digests":["K","L"]})",
+     "x.kvlog:2:68: expected as many digests as pages"},
+    {R"({"ev":"publish","key":"K"})",
+     "x.kvlog:2:26: expected req and at, or page and from_key, in \"publish\""},
+    {R"({"ev":"publish","key":"K","req":"R"})", "x.kvlog:2:36: expected \"at\" in \"publish\""},
+    {R"({"ev":"publish","key":"K","req":"R","at":0,"page":1})",
+     "x.kvlog:2:52: expected req and at, or page and from_key, in \"publish\""},
+    {R"({"ev":"write","page":1,"first":0,"n":1})", "x.kvlog:2:39: expected \"as\" in \"write\""},
+    {R"({"ev":"write","page":1,"first":0,"n":1,"as":{"req":"R"}})",
+     "x.kvlog:2:45: expected req and at, or key, or null"},
+    {R"({"ev":"admit","req":"R","identity":{"a":1}})",
+     "x.kvlog:2:41: expected a string, found a number"},
+    {R"({"ev":"admit","req":"R","identity":{"a":"1","a":"2"}})",
+     "x.kvlog:2:45: expected \"a\" once"},
+    {R"({"ev":"expect","reason":"bad_luck"})",
+     "x.kvlog:2:25: expected a reason, found \"bad_luck\""},
+    {R"({"ev":"expect"})", "x.kvlog:2:15: expected \"reason\" or \"clean\" in \"expect\""},
+    {R"({"ev":"expect","clean":false})", "x.kvlog:2:24: expected true, found false"},
+    {R"({"ev":"expect","clean":true,"row":1})",
+     "x.kvlog:2:36: expected no other key beside \"clean\""},
+    {"{\"ev\":\"release\",\"req\":\"a\tb\"}",
+     "x.kvlog:2:25: expected no control character in a string, found byte 0x09"},
+    {"{\"ev\":\"release\",\"req\":\"a\xff\"}", "x.kvlog:2:25: expected UTF-8, found byte 0xff"},
+    {"{\"ev\":\"release\",\"req\":\"\xc0\xaf\"}", "x.kvlog:2:24: expected UTF-8, found byte 0xc0"},
+    {R"({"ev":"release","req":"\q"})", "x.kvlog:2:24: expected an escape of JSON"},
+    {R"({"ev":"release","req":"\ud800x"})", "x.kvlog:2:30: expected a low surrogate"},
+};
+
 TEST(EventLogReader, RefusesBadLinesWithPlaceAndExpectation) {
-  const std::pair<const char*, const char*> cases[] = {
-      {R"({"ev":"frob"})",
-       "x.kvlog:2:7: expected a verb (alloc, share, release, admit, free, drop, "
-       "trim, cow, fork, publish, unpublish, row, pin, unpin, ready, write, "
-       "read, scale, rescale, copy, audit, step, confirm, retire, expect), "
-       "found \"frob\""},
-      {R"({"req":"R"})", "x.kvlog:2:11: expected \"ev\""},
-      {R"({})", "x.kvlog:2:2: expected \"ev\""},
-      {R"([1])", "x.kvlog:2:1: expected an object, found an array"},
-      {R"({"ev":1})", "x.kvlog:2:7: expected a verb, found a number"},
-      {R"({"ev":"release","req":"R","colour":1})",
-       "x.kvlog:2:27: expected a key of \"release\" (req, inc, rank), found \"colour\""},
-      {R"({"ev":"release","req":"R","req":"S"})", "x.kvlog:2:27: expected \"req\" once"},
-      {R"({"ev":"release","ev":"release","req":"R"})", "x.kvlog:2:17: expected \"ev\" once"},
-      {R"({"req":"R","ev":"release","ev":"release"})", "x.kvlog:2:27: expected \"ev\" once"},
-      {R"({"ev":"release"})", "x.kvlog:2:16: expected \"req\" in \"release\""},
-      {R"({"ev":"release","req":7})", "x.kvlog:2:23: expected a string, found a number"},
-      {R"({"ev":"release","req":""})", "x.kvlog:2:23: expected a string that isn't empty"},
-      {R"({"ev":"release","req":"R"} x)", "x.kvlog:2:28: expected the end of the line, found 'x'"},
-      {R"({"ev":"release","req":"R",})", "x.kvlog:2:27: expected a key, found '}'"},
-      {R"({"ev":"release" "req":"R"})", "x.kvlog:2:17: expected ',' or '}', found a string"},
-      {R"({"ev":"release","req":"R","inc":0})",
-       "x.kvlog:2:33: expected an incarnation of at least 1, found 0"},
-      {R"({"ev":"publish","key":"K","inc":1,"page":1,"from_key":"J"})",
-       "x.kvlog:2:58: expected \"req\" in \"publish\""},
-      {R"({"ev":"release","req":"R","rank":2})", "x.kvlog:2:34: expected a rank below 2, found 2"},
-      {R"({"ev":"alloc","req":"R","pages":[1,2.5]})",
-       "x.kvlog:2:36: expected a page, found a number with a fraction or exponent"},
-      {R"({"ev":"alloc","req":"R","pages":[1e3]})",
-       "x.kvlog:2:34: expected a page, found a number with a fraction or exponent"},
-      {R"({"ev":"alloc","req":"R","pages":[9223372036854775808]})",
-       "x.kvlog:2:34: expected a page, found a number beyond 64 bits"},
-      {R"({"ev":"alloc","req":"R","pages":[007]})",
-       "x.kvlog:2:34: expected a page, found a number with a leading zero"},
-      {R"({"ev":"alloc","req":"R","pages":7})",
-       "x.kvlog:2:33: expected an array of pages, found a number"},
-      {R"({"ev":"alloc","req":"R","pages":["7"]})",
-       "x.kvlog:2:34: expected a page, found a string"},
-      {R"({"ev":"alloc","req":"R","pages":[[[[[7]]]]]})",
-       "x.kvlog:2:34: expected a page, found an array"},
-      {R"({"ev":"alloc","req":"R","pages":[1],"at":-1})",
-       "x.kvlog:2:42: expected a count, found a negative number"},
-      {R"({"ev":"alloc","req":"R","pages":[1],"pool":"big"})",
-       "x.kvlog:2:44: expected the name of a pool, found \"big\""},
-      {R"({"ev":"row","row":4,"req":"R"})", "x.kvlog:2:19: expected a row below 4, found 4"},
-      {R"({"ev":"row","row":1})", "x.kvlog:2:20: expected \"req\" in \"row\""},
-      {R"({"ev":"unpin","id":"t","ok":"yes"})",
-       "x.kvlog:2:29: expected true or false, found a string"},
-      {R"({"ev":"pin","id":"t","dir":"up","pages":[]})",
-       "x.kvlog:2:28: expected \"in\" or \"out\", found \"up\""},
-      {R"({"ev":"share","req":"R","pages":[1,2],"tokens":16,"keys":["K"]})",
-       "x.kvlog:2:63: expected as many keys as pages"},
-      {R"({"ev":"share","req":"R","pages":[1],"tokens":16,"digests":["K","L"]})",
-       "x.kvlog:2:68: expected as many digests as pages"},
-      {R"({"ev":"publish","key":"K"})",
-       "x.kvlog:2:26: expected req and at, or page and from_key, in \"publish\""},
-      {R"({"ev":"publish","key":"K","req":"R"})", "x.kvlog:2:36: expected \"at\" in \"publish\""},
-      {R"({"ev":"publish","key":"K","req":"R","at":0,"page":1})",
-       "x.kvlog:2:52: expected req and at, or page and from_key, in \"publish\""},
-      {R"({"ev":"write","page":1,"first":0,"n":1})", "x.kvlog:2:39: expected \"as\" in \"write\""},
-      {R"({"ev":"write","page":1,"first":0,"n":1,"as":{"req":"R"}})",
-       "x.kvlog:2:45: expected req and at, or key, or null"},
-      {R"({"ev":"admit","req":"R","identity":{"a":1}})",
-       "x.kvlog:2:41: expected a string, found a number"},
-      {R"({"ev":"admit","req":"R","identity":{"a":"1","a":"2"}})",
-       "x.kvlog:2:45: expected \"a\" once"},
-      {R"({"ev":"expect","reason":"bad_luck"})",
-       "x.kvlog:2:25: expected a reason, found \"bad_luck\""},
-      {R"({"ev":"expect"})", "x.kvlog:2:15: expected \"reason\" or \"clean\" in \"expect\""},
-      {R"({"ev":"expect","clean":false})", "x.kvlog:2:24: expected true, found false"},
-      {R"({"ev":"expect","clean":true,"row":1})",
-       "x.kvlog:2:36: expected no other key beside \"clean\""},
-      {"{\"ev\":\"release\",\"req\":\"a\tb\"}",
-       "x.kvlog:2:25: expected no control character in a string, found byte 0x09"},
-      {"{\"ev\":\"release\",\"req\":\"a\xff\"}", "x.kvlog:2:25: expected UTF-8, found byte 0xff"},
-      {"{\"ev\":\"release\",\"req\":\"\xc0\xaf\"}",
-       "x.kvlog:2:24: expected UTF-8, found byte 0xc0"},
-      {R"({"ev":"release","req":"\q"})", "x.kvlog:2:24: expected an escape of JSON"},
-      {R"({"ev":"release","req":"\ud800x"})", "x.kvlog:2:30: expected a low surrogate"},
-  };
-  for (const auto& [line, error] : cases) EXPECT_EQ(ErrorOf(line), error) << line;
+  for (const auto& [line, error] : kBadLines) EXPECT_EQ(ErrorOf(line), error) << line;
 }
 
 TEST(EventLogReader, RefusesBadSteps) {
@@ -308,11 +308,14 @@ TEST(EventLogReader, RefusesBadSteps) {
        "x.kvlog:2:68: expected the name of a pool, found \"q\""},
       {row(R"("tables":{"p":[],"p":[]},"len":1,"write":[])"),
        "x.kvlog:2:75: expected pool \"p\" once"},
-      {R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":-1,"table":[],"len":1,"write":[]}]})",
+      {R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":-1,"table":[],"len":1,)"
+       R"("write":[]}]})",
        "x.kvlog:2:56: expected a count, found a negative number"},
-      {R"({"ev":"step","step":1,"rows":[{"row":2,"req":"R","new":1,"table":[],"len":1,"write":[]}]})",
+      {R"({"ev":"step","step":1,"rows":[{"row":2,"req":"R","new":1,"table":[],"len":1,)"
+       R"("write":[]}]})",
        "x.kvlog:2:38: expected a row below 2, found 2"},
-      {R"({"ev":"step","step":1,"rows":[],"pads":[{"row":1,"table":[],"len":0,"write":[]},{"row":1,"table":[],"len":0,"write":[]}]})",
+      {R"({"ev":"step","step":1,"rows":[],"pads":[{"row":1,"table":[],"len":0,"write":[]},)"
+       R"({"row":1,"table":[],"len":0,"write":[]}]})",
        "x.kvlog:2:81: expected each row once, found row 1 again"},
       {R"({"ev":"step","step":1,"rows":[],"prefix":{"rows":[0],"table":[1,2,3,4]}})",
        "x.kvlog:2:42: expected a table of at most 3 entries, found 4"},
@@ -346,10 +349,9 @@ TEST(EventLogReader, RefusesBadHeaders) {
   EXPECT_EQ(
       error(R"({"kvfence_log":1,"pools":[{"name":"p","pages":2,"page_size":1,"null_page":2}]})"),
       "x.kvlog:1:27: expected a pool that has its null page");
-  EXPECT_EQ(
-      error(
-          R"({"kvfence_log":1,"pools":[{"name":"p","pages":2,"page_size":1},{"name":"p","pages":2,"page_size":1}]})"),
-      "x.kvlog:1:64: expected pool \"p\" once");
+  EXPECT_EQ(error(R"({"kvfence_log":1,"pools":[{"name":"p","pages":2,"page_size":1},{"name":"p",)"
+                  R"("pages":2,"page_size":1}]})"),
+            "x.kvlog:1:64: expected pool \"p\" once");
   EXPECT_EQ(
       error(R"({"kvfence_log":1,"pools":[{"name":"p","pages":2,"page_size":1,"interleave":[2]}]})"),
       "x.kvlog:1:76: expected [ranks, stride]");
@@ -450,7 +452,8 @@ TEST(EventLogReader, AnyBytesGiveRecordsOrOneError) {
   const std::string lines[] = {
       kHeader,
       R"({"ev":"alloc","req":"R","pages":[1,2],"at":0,"pool":"swa"})",
-      R"({"ev":"step","step":4,"rows":[{"row":1,"req":"R","new":3,"tables":{"full":[1]},"len":5,"write":[7,[16,2]]}]})",
+      R"({"ev":"step","step":4,"rows":[{"row":1,"req":"R","new":3,"tables":{"full":[1]},)"
+      R"("len":5,"write":[7,[16,2]]}]})",
       R"({"ev":"expect","reason":"in_flight","page":2})",
       R"({"ev":"write","page":2,"first":1,"n":3,"as":{"key":"K"}})",
   };

@@ -193,6 +193,24 @@ TEST(ConfirmStores, FailedRowsStoreNothing) {
   EXPECT_NE(batch.RecordOf(1, 1).fill_flags, 1u) << "the other row does";
 }
 
+// The same where sanitising left its slots alone: under policy `log`, and if it fails at confirm.
+TEST(ConfirmStores, FailedRowsStoreNothingThoughTheyWrote) {
+  Batch log = TwoRows();
+  log.sanitise = false;
+  log.row_requests[1] = 0;
+  const PageRecord before = log.RecordOf(0, 2);
+  log = Confirmed(log);
+  EXPECT_EQ(log.RecordOf(0, 2).stamp, before.stamp);
+  EXPECT_EQ(log.RecordOf(0, 2).fill_flags, before.fill_flags);
+  Batch late = TwoRows();
+  ValidateCpuOn(late);
+  late.row_requests[1] = 0;
+  ConfirmCpuOn(late);
+  ASSERT_EQ(late.ReasonsOf(0), ReasonBit(Reason::kChangedDuringStep));
+  EXPECT_EQ(late.RecordOf(0, 2).stamp, before.stamp);
+  EXPECT_EQ(late.RecordOf(0, 2).fill_flags, before.fill_flags);
+}
+
 TEST(ConfirmStores, DraftSlotsDontCount) {
   BatchBuilder builder({PoolSpec{}}, 1);
   builder.AddRow(RowSpec{.row = 0, .before = 6, .new_tokens = 1, .draft = 3, .pages = {{1, 2, 3}}});

@@ -146,7 +146,7 @@ TEST(ValidateFast, WideEntriesAreComparedInFull) {
   }
 }
 
-// What is plainly equal has no finding, whatever else is wrong; and the case does occur.
+// I-64: what is plainly equal has no finding, whatever else is wrong; and the case does occur.
 TEST(ValidateFast, I64PlainlyEqualPagesAreClean) {
   uint64_t equal = 0;
   uint64_t doubtful = 0;

@@ -6,6 +6,7 @@
 // scales, checksums, layer-wise loads, leases (these have tests of their own).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -49,7 +50,7 @@ class LedgerModel {
     IdentityId identity;
     std::vector<std::vector<Entry>> lists;
     std::vector<std::pair<uint64_t, uint64_t>> launches;  // (step, new)
-    std::vector<uint64_t> bases;
+    std::vector<std::array<uint64_t, 3>> bases;           // (tokens, step, is it news)
   };
   struct Key {
     bool published = false;

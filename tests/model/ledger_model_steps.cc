@@ -12,8 +12,15 @@ void LedgerModel::On(const TrimEvent& event) {
   const auto req = Alive(event.req);
   if (!req) return;
   Request& request = requests.at(*req);
+  const uint64_t oldest = steps.empty() ? last_step_ : steps.front().step;
+  const auto idle = [&](const std::array<uint64_t, 3>& base) {
+    return base[2] == 0 && (base[0] != event.tokens || base[1] < oldest);
+  };
+  while (!request.bases.empty() && idle(request.bases.front())) {
+    request.bases.erase(request.bases.begin());
+  }
   if (!request.bases.empty()) {
-    if (request.bases.front() != event.tokens) {
+    if (request.bases.front()[0] != event.tokens) {
       Violation v;
       v.reason = Reason::kLengthMismatch;
       v.req = *req;
@@ -167,7 +174,9 @@ void LedgerModel::LaunchRow(const StepEvent& event, LaunchedStep& step, const Ro
   Request& request = requests.at(row.req);
   row.serial = request.serial;
   row.length = plan.base.value_or(request.length);
-  if (plan.base) request.bases.push_back(*plan.base);
+  if (plan.base) {
+    request.bases.push_back({*plan.base, step.step, *plan.base != request.length ? 1u : 0u});
+  }
   request.length = row.length + plan.new_tokens;
   request.launches.emplace_back(step.step, plan.new_tokens);
   for (const PoolBuffers& b : event.pools) LaunchPool(step, index, b.pool.value(), plan);

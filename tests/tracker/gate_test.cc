@@ -115,7 +115,7 @@ TEST_F(GateTest, AForeignPageFailsTheRowAndIsSanitised) {
   EXPECT_LT(slots_[0], 0);
   EXPECT_EQ(lengths_[1], 21) << "lengths stay";
   gate_.Confirm(StepId(1));
-  EXPECT_EQ(gate_.RecordForTest(kPool, 6).fill_flags & kFillMask, 4) << "a failed row stores nothing";
+  EXPECT_EQ(gate_.RecordForTest(kPool, 6).fill_flags & kFillMask, 4) << "failed: stores nothing";
 }
 
 TEST_F(GateTest, ATableChangedWhileAttentionRanIsSeenAtConfirm) {

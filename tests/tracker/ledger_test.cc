@@ -162,6 +162,20 @@ TEST(Ledger, ATrimMustConfirmTheBaseThatOnlyTheDeviceKnew) {
   EXPECT_EQ(s.Take(), Words{"length_mismatch -1"});
 }
 
+TEST(Ledger, ABaseThatWasNoNewsNeedsNoTrim) {
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  s.Launch(1, {{0, "A", 10}});
+  s.Launch(2, {{0, "A", 4, 10}});  // nothing was rejected
+  ASSERT_TRUE(s.ledger.Trim({.req = Scene::R("A"), .tokens = 10}).ok());
+  EXPECT_EQ(s.ledger.View(Scene::R("A")).length, 14u);  // said all the same
+  s.Launch(3, {{0, "A", 4, 14}});
+  ASSERT_TRUE(s.ledger.Trim({.req = Scene::R("A"), .tokens = 12}).ok());  // about something else
+  EXPECT_EQ(s.ledger.View(Scene::R("A")).length, 12u);
+  EXPECT_EQ(s.Take(), Words{});
+}
+
 TEST(Ledger, ATrimByStepKeepsWhatLaterStepsAdded) {
   Scene s;
   s.Admit("A");

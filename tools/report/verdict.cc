@@ -33,9 +33,10 @@ std::string Summary(const CampaignReport& report) {
   }
   text += Count(activated, "fault") + " of " + Count(report.faults.size(), "kind") +
           " were activated: " + Grouped(answered) +
-          " were answered before anything wrong was published, " +
-          Grouped(TotalOf(report, Outcome::kBenign)) + " changed nothing that was read, " +
-          (bad == 0 ? "none went wrong. " : Grouped(bad) + " went wrong. ");
+          " were answered before anything wrong was published";
+  const uint64_t benign = TotalOf(report, Outcome::kBenign);
+  if (benign != 0) text += ", " + Grouped(benign) + " changed nothing that was read";
+  text += bad == 0 ? ", none went wrong. " : ", " + Grouped(bad) + " went wrong. ";
   return text + "With the same faults and the fence off, " +
          Count(report.off_arm.wrong_tokens_published, "wrong token") + " went out.";
 }

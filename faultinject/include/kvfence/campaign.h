@@ -101,7 +101,7 @@ struct CampaignReport {
   std::vector<std::string> red;        // why it isn't green, sentences
   bool green = false, complete = false;
   bool partial = false;  // interrupted: what was finished is in it
-  // Wall-clock things, left out of the byte-for-byte comparison.
+  // Measured with a clock, so no part of what the same flags give again.
   double seconds = 0;
   double clean_tokens_per_second = 0, off_tokens_per_second = 0;
 };
@@ -126,7 +126,7 @@ struct CampaignHooks {
 Result<CampaignReport> RunCampaign(const CampaignConfig& config, const CampaignHooks& hooks);
 
 // The report as one JSON object (keys as the command line's `run --json` promises). Same config,
-// same bytes but for "seconds" and what is under "timing".
+// same bytes but for "seconds"; nothing else that a clock measured is in it.
 std::string ToJson(const CampaignReport& report, int indent = 2);
 
 }  // namespace kvfence
