@@ -82,7 +82,10 @@ RequestId Fence::Admit(const AdmitEvent& event) {
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
   RequestId admitted;
-  for (Impl::Rank& rank : impl_->ranks) admitted = rank.ledger->Admit(event);
+  for (size_t r = 0; r < impl_->ranks.size(); ++r) {
+    if (event.rank != kAllRanks && event.rank.value() != r) continue;
+    admitted = impl_->ranks[r].ledger->Admit(event);
+  }
   return admitted;
 }
 
@@ -150,7 +153,7 @@ Status Fence::BindRow(const BindRowEvent& event) {
 }
 
 Status Fence::Audit(const AuditEvent& event) {
-  return impl_->ToLedgers(event, kAllRanks, &Ledger::Audit);
+  return impl_->ToLedgers(event, event.rank, &Ledger::Audit);
 }
 
 Status Fence::Write(const WriteEvent& event) {
