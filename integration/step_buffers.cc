@@ -13,9 +13,12 @@ std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most) {
     const uint64_t n = std::min(run.n, most - slots.size());
     for (uint64_t i = 0; i < n; ++i) {
       // A run of skipped slots stays where it is; past the largest slot there is none.
+      if (run.first < 0) {
+        slots.push_back(run.first);
+        continue;
+      }
       const auto room = static_cast<uint64_t>(std::numeric_limits<int64_t>::max() - run.first);
-      slots.push_back(run.first < 0 ? run.first
-                                    : run.first + static_cast<int64_t>(std::min(i, room)));
+      slots.push_back(run.first + static_cast<int64_t>(std::min(i, room)));
     }
   }
   return slots;
