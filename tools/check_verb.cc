@@ -24,10 +24,11 @@ constexpr const char* kRed = "\x1b[31m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kPlain = "\x1b[0m";
 
-// A name from a log as one word of one line: a log's bytes don't steer the terminal.
-std::string Printable(std::string_view name) {
+// A text from a log as part of one line: its bytes don't steer the terminal, its length is bounded.
+std::string Printable(std::string_view text) {
+  constexpr size_t kShown = 400;
   std::string out;
-  for (const char c : name) {
+  for (const char c : text.substr(0, kShown)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7F) {
       char code[8];
@@ -37,6 +38,7 @@ std::string Printable(std::string_view name) {
       out += c;
     }
   }
+  if (text.size() > kShown) out += "... (" + std::to_string(text.size()) + " bytes)";
   return out;
 }
 

@@ -158,6 +158,7 @@ TEST(CheckVerb, UnreadableLogsAreNamedByFileLineAndColumn) {
       R"({"ev":"alloc","req":"R","pages":1})"
       "\n",
       std::string("\0\0\0\n", 4),
+      "{\"ev\":\"admit\",\"" + std::string(10'000'000, 'x') + "\":\"R\"}\n",
       "not json\n",
       "\xff\xfe\n",
   };
@@ -202,6 +203,18 @@ TEST(CheckVerb, NamesDontSteerTheTerminal) {
   const Ran ran = RunTool({"check", scratch.Write("a.kvlog", text)});
   EXPECT_EQ(ran.code, kExitFinding);
   EXPECT_THAT(ran.out, HasSubstr("req \\x1b[31m\\x0aR page 1"));
+}
+
+TEST(CheckVerb, LongNamesArePlayedAndShownInPart) {
+  const Scratch scratch;
+  const std::string name(10'000'000, 'x');
+  const std::string log =
+      scratch.Write("a.kvlog", kHeader + ("{\"ev\":\"release\",\"req\":\"" + name + "\"}\n"));
+  const Ran ran = RunTool({"check", log});
+  EXPECT_EQ(ran.code, kExitFinding);
+  EXPECT_THAT(ran.out, HasSubstr("identity_reused req xxx"));
+  EXPECT_THAT(ran.out, HasSubstr("... (10000000 bytes)"));
+  EXPECT_LT(ran.out.size(), 2000u);
 }
 
 TEST(CheckVerb, NeedsALog) {
