@@ -27,7 +27,8 @@ void Fence::Impl::Begin() {
 }
 
 void Fence::Impl::Report(const Violation& violation) {
-  if (!config.checks().Has(violation.reason)) return;
+  const bool asked = auditing && violation.reason == Reason::kConservation;
+  if (!config.checks().Has(violation.reason) && !asked) return;
   // The same finding of another rank about the same event is this finding.
   for (const Violation& seen : event_findings) {
     if (seen.rank != violation.rank && seen.reason == violation.reason &&
@@ -153,7 +154,12 @@ Status Fence::BindRow(const BindRowEvent& event) {
 }
 
 Status Fence::Audit(const AuditEvent& event) {
-  return impl_->ToLedgers(event, event.rank, &Ledger::Audit);
+  // Asked for by name, an audit answers at level full too; at level audit each retire asks.
+  impl_->auditing =
+      impl_->config.level >= Level::kFull && !impl_->config.disabled.Has(Reason::kConservation);
+  Status status = impl_->ToLedgers(event, event.rank, &Ledger::Audit);
+  impl_->auditing = false;
+  return status;
 }
 
 Status Fence::Write(const WriteEvent& event) {

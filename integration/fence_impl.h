@@ -77,6 +77,7 @@ class Fence::Impl {
   std::vector<EventSink*> sinks;
   LogNames names;
   EventLogWriter* recorder = nullptr;
+  bool auditing = false;  // an audit event is being played
   std::vector<Rank> ranks;
   std::deque<OpenStep> open_steps;  // oldest first
   std::vector<Violation> event_findings;

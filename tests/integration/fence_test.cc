@@ -162,6 +162,15 @@ TEST_F(FenceTest, TwoRanksThatAgreeArePublishedAndReportAFindingOnce) {
   EXPECT_THAT(findings_.reasons, ElementsAre("freed_while_held"));
 }
 
+TEST_F(FenceTest, AnAuditThatIsAskedForAnswersAtLevelFull) {
+  Start();
+  Alloc(Admit("R"), {PageId(1)});
+  ASSERT_TRUE(fence_->Audit({.idle = false}).ok());
+  EXPECT_THAT(findings_.reasons, IsEmpty());
+  ASSERT_TRUE(fence_->Audit({.idle = true}).ok());
+  EXPECT_THAT(findings_.reasons, ElementsAre("conservation")) << "R holds a page when all is idle";
+}
+
 TEST_F(FenceTest, RefusesWhatItCannotUnderstand) {
   Start();
   EXPECT_FALSE(fence_->Confirm({.step = StepId(9)}).ok());
