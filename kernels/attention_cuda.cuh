@@ -12,6 +12,7 @@
 #include "kvfence/cuda_on_cpu.h"
 
 namespace kvfence::attention {
+inline namespace KVF_KERNEL_BUILD {
 
 inline constexpr uint32_t kLaneDims = 16;  // head dimensions of one lane: a 16-byte load of codes
 inline constexpr uint32_t kWarpLanes = 32;
@@ -215,4 +216,5 @@ void LaunchDecodeAttention(const DecodeAttention& a, Stream stream) {
   }
 }
 
+}  // namespace KVF_KERNEL_BUILD
 }  // namespace kvfence::attention

@@ -14,6 +14,7 @@
 #include "validate_plain.h"
 
 namespace kvfence::fence {
+inline namespace KVF_KERNEL_BUILD {
 
 #define KVF_OUT_OF_LINE __attribute__((noinline))
 // A kernel argument whose address may be taken without a copy per thread.
@@ -404,4 +405,5 @@ inline uint64_t FenceItems(const StepView& step) {
   return step.work + step.pool_task_count + step.row_count;
 }
 
+}  // namespace KVF_KERNEL_BUILD
 }  // namespace kvfence::fence

@@ -21,6 +21,15 @@
 // Not covered: blocks that wait for each other, tensor cores, copy engines, speed.
 #pragma once
 
+// Kernels are one source in two builds, and both may be linked into one program (a test that runs
+// the shim links the library that holds nvcc's build): each build has names of its own.
+#if defined(__CUDACC__)
+#define KVF_KERNEL_BUILD on_device
+#else
+#define KVF_KERNEL_BUILD on_cpu
+#endif
+
+
 #if defined(__CUDACC__)
 
 #define KVF_UNROLL _Pragma("unroll")
