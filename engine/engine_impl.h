@@ -39,7 +39,7 @@ class Engine<TrackerT>::Impl {
     EngineState<TrackerT>& s = state_;
     if (finished_) return false;
     const bool over = s.config.max_steps > 0 && s.report.steps >= s.config.max_steps;
-    if (over || s.ended == s.trace->size()) {
+    if (over || s.report.stopped || s.ended == s.trace->size()) {
       Finish();
       return false;
     }

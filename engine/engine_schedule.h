@@ -97,6 +97,19 @@ class Scheduler {
     s_.waiting.push_front(r);
   }
 
+  // What follows `tokens`, whole pages from the start, is computed again, into fresh pages and from
+  // a row bound anew: a failed row stays failed, and its table may be what was wrong.
+  void Rewind(RequestState* r, uint64_t tokens) {
+    const size_t keep = std::min<size_t>(tokens / s_.config.page_size, r->pages.size());
+    r->computed = keep * s_.config.page_size;
+    s_.batch.Clear(r);
+    s_.tracker.Trim({.req = r->id, .tokens = r->computed});
+    s_.tracker.Drop({.req = r->id, .at = keep, .n = r->pages.size() - keep});
+    ReturnPages(r, keep);
+    r->published_pages = std::min<uint64_t>(r->published_pages, keep);
+    s_.report.tokens_kept += r->computed;
+  }
+
   // The request is over. Its state lives on, `gone`, while its step is in flight.
   void End(RequestState* r, EndKind kind) {
     const RequestId id = r->id;
@@ -272,8 +285,15 @@ class Scheduler {
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
     s_.tracker.Release({.req = r->id});
+    ReturnPages(r, 0);
+    r->id = RequestId();
+    r->computed = 0;
+  }
+
+  // Pages from the logical page `keep` on go back.
+  void ReturnPages(RequestState* r, size_t keep) {
     fresh_.clear();
-    for (size_t i = r->pages.size(); i > 0; --i) {
+    for (size_t i = r->pages.size(); i > keep; --i) {
       const PageId page = r->pages[i - 1];
       const ReturnAction action = s_.hooks == nullptr
                                       ? ReturnAction::kProceed
@@ -283,9 +303,7 @@ class Scheduler {
       if (action == ReturnAction::kTwice) again_.push_back(page);
     }
     if (!fresh_.empty()) s_.tracker.Free({.pages = fresh_});
-    r->pages.clear();
-    r->id = RequestId();
-    r->computed = 0;
+    r->pages.resize(keep);
     for (const PageId page : std::exchange(again_, {})) {
       if (s_.books.StateOf(page) == PageState::kFree) {
         s_.surface->FreeAgain(page);

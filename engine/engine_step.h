@@ -187,6 +187,7 @@ class StepRunner {
                            .storm = settlement.storm});
     }
     if (settlement.storm) ++s_.report.storms;
+    s_.report.stopped |= settlement.stop;
     for (const KeyId key : settlement.unpublish) s_.books.Unpublish(key);
     for (const auto& [pool, page] : settlement.quarantine) {
       s_.books.SetApart(page, s_.passes + s_.config.quarantine_steps);
@@ -210,6 +211,7 @@ class StepRunner {
       if (result.row.value() >= outcomes_.size()) continue;  // padding
       RowOutcome& outcome = outcomes_[result.row.value()];
       outcome.reasons = result.reasons;
+      outcome.good_prefix = result.good_prefix;
       outcome.published = result.published && result.req == outcome.id;
     }
     for (size_t row = 0; row < f.rows.size(); ++row) {
@@ -246,7 +248,7 @@ class StepRunner {
       if (s_.config.policy == Policy::kRecompute && r->recomputes < kMostRecomputes) {
         ++r->recomputes;
         ++s_.report.recomputes;
-        scheduler_.Preempt(r);
+        scheduler_.Rewind(r, outcome.good_prefix);
       } else {
         scheduler_.End(r, EndKind::kFenced);
       }

@@ -226,7 +226,8 @@ Result<Settlement> Fence::Retire(const RetireEvent& event) {
     open->store = impl_->result;  // the ranks that are still to retire add to it
   }
   const SettlementStore& result = impl_->result;
-  return Settlement{event.step, result.rows, result.unpublish, result.quarantine, result.storm};
+  return Settlement{event.step,        result.rows,  result.unpublish,
+                    result.quarantine, result.storm, result.stop};
 }
 
 CheckSet Fence::RowReasons(StepId step, RankId rank, Row row) const {

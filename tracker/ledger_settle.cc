@@ -253,7 +253,7 @@ uint64_t Ledger::Impl::GoodPrefix(const StepRecord& record, uint32_t index) cons
     uint64_t at = 0;
     for (; at < list.size() && (at + 1) * c.page_size <= good; ++at) {
       const Page* p = list[at].node == kNone ? nullptr : &pages_.at(pool, list[at].page);
-      if (p == nullptr || p->stamp != list[at].stamp) break;
+      if (p == nullptr || p->tag != list[at].tag || p->stamp != list[at].stamp) break;
       if (!content_.Valid(*p, 0, c.page_size)) break;
     }
     good = std::min(good, at * c.page_size);

@@ -25,6 +25,7 @@ void ApplyPolicy(Policy policy, StepId step, const std::vector<Violation>& viola
   }
   // One failing row out of one says nothing about the batch.
   store->storm = failed > 1 && failed * 2 > store->rows.size();
+  store->stop |= policy == Policy::kStop && (failed > 0 || !violations.empty());
   if (store->storm || policy == Policy::kLog) return;
   for (const Violation& violation : violations) {
     if (!kContentReasons.Has(violation.reason) || violation.pool < 0 || violation.page < 0)

@@ -89,7 +89,7 @@ TEST(EngineEvents, AFailedRowPublishesNothingAndEndsAlone) {
   }
 }
 
-TEST(EngineEvents, PolicyRecomputeStartsAgainAndPublishesTheRightTokens) {
+TEST(EngineEvents, PolicyRecomputeGoesBackToTheGoodPrefixAndPublishesTheRightTokens) {
   const std::vector<TraceRequest> trace = SmallTrace(2, 60);
   EngineConfig config;
   config.pages = 300;
@@ -102,6 +102,8 @@ TEST(EngineEvents, PolicyRecomputeStartsAgainAndPublishesTheRightTokens) {
   const EngineReport report = Make(config, trace, &books)->Run();
   EXPECT_EQ(books.complaints.size(), 0u) << books.FirstComplaint();
   EXPECT_GT(report.recomputes, 3u);
+  EXPECT_GT(report.tokens_kept, 0u);
+  EXPECT_EQ(books.counts["drop"], report.recomputes);
   EXPECT_EQ(report.finished + report.fenced, trace.size());
   EXPECT_LE(report.fenced, 1u);
   EXPECT_EQ(report.wrong_tokens, 0u);

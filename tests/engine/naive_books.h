@@ -62,6 +62,21 @@ class NaiveBooks {
     Expect(e.tokens == e.pages.size() * size_, "share tells the tokens of full pages");
     requests_[e.req.word()].length = e.tokens;
   }
+  void Trim(const TrimEvent& e) {
+    ++counts["trim"];
+    Expect(Live(e.req) && e.tokens <= requests_[e.req.word()].length, "trim to more than there is");
+    requests_[e.req.word()].length = e.tokens;
+  }
+  void Drop(const DropEvent& e) {
+    ++counts["drop"];
+    std::vector<int64_t>& pages = requests_[e.req.word()].pages;
+    Expect(e.at + e.n == pages.size(), "drop of what isn't the tail");
+    Expect(e.at * size_ >= requests_[e.req.word()].length, "drop of pages with tokens");
+    while (pages.size() > e.at) {
+      holders_[pages.back()].erase(e.req.word());
+      pages.pop_back();
+    }
+  }
   void Release(const ReleaseEvent& e) {
     ++counts["release"];
     Expect(Live(e.req), "release of a request that isn't live");
@@ -132,6 +147,7 @@ class NaiveBooks {
       if (verdict) result.reasons = verdict(e.step, plan.row, plan.req);
       result.published = result.reasons.empty();
       if (result.published) Commit(plan);
+      if (Live(plan.req)) result.good_prefix = requests_[plan.req.word()].length / size_ * size_;
       results_.push_back(result);
     }
     unpublish_ = std::exchange(unpublish_next, {});
@@ -234,6 +250,8 @@ struct NaiveTracker {
   RequestId Admit(const AdmitEvent& e) { return books->Admit(e); }
   void Alloc(const AllocEvent& e) { books->Alloc(e); }
   void Share(const ShareEvent& e) { books->Share(e); }
+  void Trim(const TrimEvent& e) { books->Trim(e); }
+  void Drop(const DropEvent& e) { books->Drop(e); }
   void Release(const ReleaseEvent& e) { books->Release(e); }
   void Free(const FreeEvent& e) { books->Free(e); }
   void Publish(const PublishEvent& e) { books->Publish(e); }

@@ -112,6 +112,19 @@ TEST(Policy, WhenMostRowsFailNothingIsQuarantined) {
   EXPECT_FALSE(one.storm) << "one row of one is no storm";
 }
 
+TEST(Policy, StopIsAskedForByAnyFindingAndByNoOtherPolicy) {
+  SettlementStore store = Rows(4, 0, Reason::kStampMismatch);
+  ApplyPolicy(Policy::kStop, StepId(1), {}, Facts(), &store);
+  EXPECT_FALSE(store.stop);
+  ApplyPolicy(Policy::kAbort, StepId(1), {On(Reason::kDoubleFree, 9)}, Facts(), &store);
+  EXPECT_FALSE(store.stop);
+  ApplyPolicy(Policy::kStop, StepId(1), {On(Reason::kDoubleFree, 9)}, Facts(), &store);
+  EXPECT_TRUE(store.stop) << "no row failed, but something is wrong";
+  SettlementStore failed = Rows(4, 3, Reason::kUnverified);
+  ApplyPolicy(Policy::kStop, StepId(1), {}, Facts(), &failed);
+  EXPECT_TRUE(failed.stop);
+}
+
 TEST(Policy, LogPublishesAllTheSame) {
   SettlementStore store = Rows(2, 1, Reason::kStampMismatch);
   ApplyPolicy(Policy::kLog, StepId(1), {On(Reason::kStampMismatch, 9)}, Facts(), &store);

@@ -168,6 +168,21 @@ TEST(LedgerExamples, LateRemoteWriteIntoAReissuedPage) {
   EXPECT_EQ(s.Take(), Words{});
 }
 
+// Its content still stands there, but the page isn't the request's any more.
+TEST(LedgerExamples, AFreedPageEndsTheGoodPrefix) {
+  Scene s(EightPages(Frees::kExplicit));
+  s.Admit("R");
+  s.Alloc("R", {1, 2, 3});
+  s.Bind(0, "R");
+  s.Run(1, {{0, "R", 40}});
+  s.Free({2});
+  EXPECT_EQ(s.Take(), Words{"freed_while_held 2"});
+  s.Launch(2, {{0, "R", 1}});
+  s.Found(2, {Reason::kTagMismatch});
+  s.Confirm(2);
+  EXPECT_EQ(s.Retire(2)[0].good_prefix, 16u);
+}
+
 TEST(LedgerExamples, PageKeptBackUntilTheRemoteWriteHasEndedIsClean) {
   Scene s(EightPages(Frees::kExplicit));
   const RequestId a = s.Admit("A");

@@ -41,7 +41,7 @@ struct EngineConfig {
   uint64_t ms_per_step = 0;        // trace time that a step takes; 0: requests arrive at once
   uint64_t quarantine_steps = 64;  // a suspect page without holders rests this long
   uint64_t max_steps = 0;          // 0: until all requests have ended
-  Policy policy = Policy::kAbort;  // kRecompute: a failed request starts again
+  Policy policy = Policy::kAbort;  // kRecompute: back to the good prefix
   bool ground_truth = true;        // compare each token with the request's golden run
   bool judge_raw = false;          // RowOutcome::raw_wrong before sanitising (campaigns; doubles
                                    // the simulated kernel's work)

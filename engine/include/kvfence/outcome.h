@@ -25,6 +25,7 @@ struct RowOutcome {
   bool token_wrong = false;  // what the row computed differs from the golden run
   bool withdrawn = false;    // the client had aborted the request before the step was settled
   CheckSet reasons{};        // why the fence failed the row
+  uint64_t good_prefix = 0;  // of a failed row: tokens that it may keep
 };
 
 struct StepOutcome {

@@ -4,7 +4,8 @@
 // prefix page. A content reason makes the page itself suspect: it's quarantined, leaves the prefix
 // index, and its holders fail when they next read it. What a failed row was to write was never
 // written, so index entries of those pages go in any case. When more than half of a step's rows
-// fail, the batch or the fence is suspect (`storm`): nothing is quarantined then.
+// fail, the batch or the fence is suspect (`storm`): nothing is quarantined then. Policy `stop`
+// asks the engine to end after this step, at any finding, also one that fails no row.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct SettlementStore {
   std::vector<KeyId> unpublish;
   std::vector<std::pair<PoolId, PageId>> quarantine;
   bool storm = false;
+  bool stop = false;
 };
 
 // Completes `store` (whose rows carry their reasons): which rows are published, which keys go,

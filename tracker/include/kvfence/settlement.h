@@ -27,6 +27,7 @@ struct Settlement {
   std::span<const KeyId> unpublish{};
   std::span<const std::pair<PoolId, PageId>> quarantine{};
   bool storm = false;  // more than half the rows failed: suspect the batch, quarantine nothing
+  bool stop = false;   // policy stop: there was a finding, serve no more
 };
 
 }  // namespace kvfence
