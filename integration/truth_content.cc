@@ -54,7 +54,7 @@ bool RunList::Touches(uint32_t first, uint32_t n) const {
   return false;
 }
 
-bool RunList::Agrees(const RunList& other, uint32_t first, uint32_t n) const {
+bool RunList::AgreesRunByRun(const RunList& other, uint32_t first, uint32_t n) const {
   uint32_t at = first;
   auto a = runs_.begin();
   auto b = other.runs_.begin();

@@ -32,13 +32,24 @@ class RunList {
   // Is any of it filled?
   bool Touches(uint32_t first, uint32_t n) const;
   // Is all of it filled, and the same, here and there?
-  bool Agrees(const RunList& other, uint32_t first, uint32_t n) const;
+  bool Agrees(const RunList& other, uint32_t first, uint32_t n) const {
+    if (!runs_.empty() && !other.runs_.empty()) {  // the usual case: one run, appended to
+      const Run &a = runs_.front(), &b = other.runs_.front();
+      if (a.id == b.id && a.first <= first && b.first <= first && a.end() >= first + n &&
+          b.end() >= first + n) {
+        return true;
+      }
+    }
+    return AgreesRunByRun(other, first, n);
+  }
   // Does each slot hold the same, or nothing, here and there?
   bool Same(const RunList& other, uint32_t first, uint32_t n) const;
   // The part inside [first, first + n).
   std::vector<Run> Slice(uint32_t first, uint32_t n) const;
 
  private:
+  bool AgreesRunByRun(const RunList& other, uint32_t first, uint32_t n) const;
+
   std::vector<Run> runs_;
 };
 

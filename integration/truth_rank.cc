@@ -25,14 +25,6 @@ CheckTruth::Rank::Rank(const FenceConfig& config, uint32_t rank) : config_(confi
   for (Space& space : spaces_) space.chunks.resize((space.pages + kChunk - 1) / kChunk);
 }
 
-CheckTruth::Rank::Page* CheckTruth::Rank::PageOf(uint32_t pool, int64_t page) {
-  if (page < 0 || static_cast<uint64_t>(page) >= PoolOf(pool).pages) return nullptr;
-  const auto index = static_cast<size_t>(page);
-  auto& chunk = spaces_[space_of_[pool]].chunks[index / kChunk];
-  if (chunk == nullptr) chunk = std::make_unique<std::array<Page, kChunk>>();
-  return &(*chunk)[index % kChunk];
-}
-
 RequestId CheckTruth::Rank::Resolve(RequestId req) const {
   if (req.incarnation() != 0) return req;
   const auto latest = incarnations_.find(req.name().value());

@@ -87,7 +87,9 @@ class CheckTruth::Rank {
     CellPtr cell;              // what its latest holder expects
     uint64_t read_serial = 0;  // of the last launch that read it
     uint64_t write_serial = 0;
+    size_t writer = 0;  // row index of the write of that launch; kManyRows: of several
   };
+  static constexpr size_t kManyRows = ~size_t{0};
   static constexpr size_t kChunk = 1024;
   struct Space {
     uint64_t pages = 0;
@@ -115,7 +117,13 @@ class CheckTruth::Rank {
   };
 
   // Null: beyond the pool.
-  Page* PageOf(uint32_t pool, int64_t page);
+  Page* PageOf(uint32_t pool, int64_t page) {
+    if (page < 0 || static_cast<uint64_t>(page) >= PoolOf(pool).pages) return nullptr;
+    const auto index = static_cast<size_t>(page);
+    auto& chunk = spaces_[space_of_[pool]].chunks[index / kChunk];
+    if (chunk == nullptr) chunk = std::make_unique<std::array<Page, kChunk>>();
+    return &(*chunk)[index % kChunk];
+  }
   const PoolConfig& PoolOf(uint32_t pool) const { return config_.pools[pool]; }
   Request* Find(RequestId req);    // alive or ended; null: unknown
   Request* Living(RequestId req);  // null: ended or unknown
@@ -139,6 +147,8 @@ class CheckTruth::Rank {
   // What one row reads in one pool; false: not what it should. Reads are kept in the launch.
   bool ReadPool(Launch* launch, Request* req, const TruthRow& row, const TruthRow::Pool& part,
                 std::span<const PrefixPlan> prefix);
+  bool ReadPlain(Launch* launch, Request* req, const TruthRow& row, const TruthRow::Pool& part,
+                 uint64_t begin, uint64_t end);
   bool ReadPage(Launch* launch, Request* req, const TruthRow& row, const TruthRow::Pool& part,
                 std::span<const PrefixPlan> prefix, uint64_t begin, uint64_t end);
   bool ReadWhole(Launch* launch, Request* req, const TruthRow& row, const TruthRow::Pool& part);

@@ -92,6 +92,9 @@ void CheckTruth::Rank::WriteTokens(Launch* launch, const TruthRow& row,
     const uint64_t id = Birth(req, row, part, i, number, offset, n);
     if (Page* const page = PageOf(pool, number)) {
       page->runs.Put(offset, n, id);
+      const size_t writer = launch->rows.size() - 1;
+      const bool first_writer = page->write_serial != launch->serial || page->writer == writer;
+      page->writer = first_writer ? writer : kManyRows;
       page->write_serial = launch->serial;
       launch->writes.push_back({space_of_[pool], offset, n, number, id});
     }
@@ -143,6 +146,23 @@ bool CheckTruth::Rank::Keep(Launch* launch, Request* req, const TruthRow& row, c
     return true;
   }
   return Judge(req, read);
+}
+
+// Positions [begin, end) where a table entry is a page, and nothing stands between it and the pool.
+bool CheckTruth::Rank::ReadPlain(Launch* launch, Request* req, const TruthRow& row,
+                                 const TruthRow::Pool& part, uint64_t begin, uint64_t end) {
+  const PoolConfig& c = PoolOf(part.pool.value());
+  bool good = true;
+  auto offset = static_cast<uint32_t>(begin % c.page_size);
+  for (uint64_t at = begin / c.page_size; begin < end; ++at, offset = 0) {
+    const uint64_t n = std::min(end - begin, c.page_size - offset);
+    const int64_t page = at < part.table.size() ? part.table[at] : NullEntry(c, at);
+    good &= Keep(launch, req, row,
+                 {part.pool.value(), static_cast<uint32_t>(at), offset, static_cast<uint32_t>(n),
+                  page, false});
+    begin += n;
+  }
+  return good;
 }
 
 // Positions [begin, end) of one logical page, through the row's table or a prefix table.
@@ -220,6 +240,10 @@ bool CheckTruth::Rank::ReadPool(Launch* launch, Request* req, const TruthRow& ro
     if ((c.slot_entries ? len : (len + c.page_size - 1) / c.page_size) > width) return false;
     const uint64_t reach = c.window + std::min(row.new_tokens, len) - 1;
     uint64_t begin = c.window != 0 && len > reach ? len - reach : 0;
+    if (prefix.empty() && !c.slot_entries && c.interleave_ranks == 0) {
+      good = ReadPlain(launch, req, row, part, begin, len);
+      begin = len;
+    }
     while (begin < len) {
       const uint64_t end = std::min(len, begin / c.page_size * c.page_size + c.page_size);
       good &= ReadPage(launch, req, row, part, prefix, begin, end);
@@ -230,7 +254,8 @@ bool CheckTruth::Rank::ReadPool(Launch* launch, Request* req, const TruthRow& ro
   for (size_t i = reads_begin; i < launch->reads.size(); ++i) {
     const Read& read = launch->reads[i];
     const Page* const page = PageOf(read.pool, read.page);
-    if (page->write_serial == launch->serial && WrittenByOthers(*launch, read)) good = false;
+    if (page->write_serial != launch->serial || page->writer == launch->reader) continue;
+    if (WrittenByOthers(*launch, read)) good = false;
   }
   return good;
 }
@@ -310,8 +335,7 @@ void CheckTruth::Rank::Confirm(StepId step, std::span<const TruthRow> changed,
   for (LaunchedRow& row : launch->rows) {
     for (size_t i = row.reads_begin; i < row.reads_end; ++i) {
       const Read& read = launch->reads[i];
-      Request* const req = Find(row.req);
-      if (read.late && !row.failed && !Judge(req, read)) row.wrong = true;
+      if (read.late && !row.failed && !Judge(Find(row.req), read)) row.wrong = true;
     }
     if (!row.failed && fails(row.row)) Void(launch, &row);
   }
