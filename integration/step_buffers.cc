@@ -7,11 +7,13 @@
 
 namespace kvfence {
 
-std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most) {
+std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most, uint64_t spare) {
   std::vector<int64_t> slots;
+  bool surplus = false;  // one that isn't negative
   for (const SlotRun& run : runs) {
-    const uint64_t n = std::min(run.n, most - slots.size());
-    for (uint64_t i = 0; i < n; ++i) {
+    for (uint64_t i = 0; i < run.n; ++i) {
+      if (slots.size() >= most + spare && (surplus || run.first < 0)) break;
+      surplus = surplus || (slots.size() >= most && run.first >= 0);
       // A run of skipped slots stays where it is; past the largest slot there is none.
       if (run.first < 0) {
         slots.push_back(run.first);
@@ -67,7 +69,8 @@ void LaidOutStep::FillSlots(PoolId pool, const LogStep& step) {
       const RowPlan& plan = step.rows[index].plan;
       most = std::min(most, std::min(plan.new_tokens, places) + std::min(plan.draft, places));
     }
-    const std::vector<int64_t> slots = ExpandRuns(RunsOf(pool, step, index), most + 1);
+    const std::vector<int64_t> slots =
+        ExpandRuns(RunsOf(pool, step, index), most, std::min(reach, kSurplusSlots));
     arrays.slots.insert(arrays.slots.end(), slots.begin(), slots.end());
   }
   for (; row <= config_.rows; ++row) {
