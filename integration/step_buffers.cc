@@ -176,6 +176,15 @@ std::span<const int64_t> LaidOutStep::Slots(PoolId pool, size_t index) const {
   return std::span<const int64_t>(arrays.slots).subspan(begin, end - begin);
 }
 
+std::vector<int64_t> LaidOutStep::Table(Row row, PoolId pool) const {
+  const int32_t line = row.value() < row_map_.size() ? row_map_[row.value()] : -1;
+  if (line < 0 || !Touches(pool)) return {};
+  const Arrays& arrays = arrays_[pool.value()];
+  const auto begin = arrays.entries.begin() +
+                     static_cast<std::ptrdiff_t>(static_cast<uint64_t>(line) * WidthOf(pool));
+  return {begin, begin + static_cast<std::ptrdiff_t>(arrays.used[static_cast<size_t>(line)])};
+}
+
 void LaidOutStep::Patch(Row row, PoolId pool, std::span<const int64_t> table) {
   const int32_t line = row_map_[row.value()];
   if (line < 0 || !Touches(pool)) return;

@@ -96,9 +96,6 @@ void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) 
 
 Status Ledger::Impl::Pin(const PinEvent& event) {
   if (Status s = CheckPool(event.pool); !s.ok()) return s;
-  if (event.req && !event.at && !event.key) {
-    return Status::Invalid("pin: `req` goes with `at` or `key`");
-  }
   BeginEvent();
   const uint32_t pool = event.pool.value();
   const uint32_t slot = event.req ? Living(event.req) : kNone;

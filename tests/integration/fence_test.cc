@@ -174,7 +174,7 @@ TEST_F(FenceTest, I80AHitOfAnotherIdentityEndsThatRequestAndSpeaksOnce) {
   publish.key = KeyId(7);
   publish.req = r;
   ASSERT_TRUE(fence_->Publish(publish).ok());
-  const IdentityField adapter{"adapter", "b"};
+  const IdentityField adapter("adapter", "b");
   const RequestId s = fence_->Admit(
       {.name = fence_->Intern("S"), .identity = fence_->InternIdentity({&adapter, 1})});
   const PageId one(1);
