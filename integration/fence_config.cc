@@ -41,10 +41,8 @@ Violation Geometry(size_t pool, uint64_t expected, uint64_t found) {
   return v;
 }
 
-// How many places a (signed) index of that many bits can tell apart.
-uint64_t Places(uint64_t bits) {
-  return bits < 1 ? 0 : bits > 64 ? ~uint64_t{0} : uint64_t{1} << (bits - 1);
-}
+// How many places an index of that many bits can tell apart (a signed one of 32 has 31).
+uint64_t Places(uint64_t bits) { return bits >= 64 ? ~uint64_t{0} : uint64_t{1} << bits; }
 
 // What the pool's arithmetic multiplies page indices up to: bytes, or slots where those aren't
 // said. All ones where 64 bits don't hold it.

@@ -201,7 +201,7 @@ TEST(Overlap, StepsLaunchedBeforeTheOneBeforeIsConfirmedAreSilent) {  // I-81
 }
 
 TEST(Overlap, ATableThatChangedUnderAStepIsSeenAtItsOwnConfirm) {
-  const std::string changed = R"({"ev":"confirm","step":1,"rows":[{"row":0,"patch":[[0,7]]}]})";
+  const std::string changed = R"({"ev":"confirm","step":1,"rows":[{"row":0,"table":[7,2]}]})";
   Ok(Lines{Head()} + kStart +
      Lines{Step(1, 0, 5, "[1,2]", "[[4,5]]"), Step(2, 5, 1, "[1,2]", "[9]"), changed,
            Expect(R"("reason":"changed_during_step","req":"R","step":1,"at":0)"), Retire(1),
@@ -332,9 +332,9 @@ TEST(GeometryLog, SaysWhatCannotBeAddressedRightly) {
   const auto log = [&](const std::string& a, const std::string& b) {
     return Lines{Head("", pool("a", a) + "," + pool("b", b))};
   };
-  Ok(log(R"(,"page_bytes":2097152,"index_bits":32)", ""));
-  Ok(log(R"(,"page_bytes":2097153,"index_bits":32)", "") + Lines{geometry});
-  Ok(log(R"(,"page_bytes":2097153,"index_bits":64)", ""));
+  Ok(log(R"(,"page_bytes":2097152,"index_bits":31)", ""));
+  Ok(log(R"(,"page_bytes":2097153,"index_bits":31)", "") + Lines{geometry});
+  Ok(log(R"(,"page_bytes":2097153,"index_bits":32)", ""));
   Ok(log(R"(,"base":0,"page_bytes":64)", R"(,"base":65536,"page_bytes":64)"));
   Ok(log(R"(,"base":0,"page_bytes":65)", R"(,"base":65536,"page_bytes":64)") + Lines{geometry});
   const std::string same = R"(,"space":"s","page_bytes":64)";
