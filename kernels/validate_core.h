@@ -379,7 +379,9 @@ KVF_HD void JudgePadEntry(Place& place, const RowPool& rp, uint64_t j) {
 }
 KVF_HD void JudgePadSlot(Place& place, const RowPool& rp, uint64_t i) {
   const int64_t slot = SlotAt(rp, i);
-  if (!SkippedSlot(rp, slot)) place.Add(Reason::kPadRow, -1, Word(-1), Word(slot));
+  if (SkippedSlot(rp, slot)) return;
+  const int64_t page = SlotInPool(rp, slot) ? slot / static_cast<int64_t>(rp.page_size) : -1;
+  place.Add(Reason::kPadRow, page, Word(-1), Word(slot));
 }
 // How many entries of a padded row are looked at: all it has.
 KVF_HD uint64_t PadEntries(const RowPool& rp) { return rp.entries.broken ? 0 : rp.entries.count; }
