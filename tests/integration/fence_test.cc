@@ -1,5 +1,6 @@
-// The facade over the real ledger, journal, gate and kernels: a freed and reissued page, and that
-// nothing is published without a complete clean verdict of that very step on every rank (I-9).
+// The facade over the real ledger, journal, gate and kernels (I-80, what failed stays failed): a
+// freed and reissued page, and that nothing is published without a complete clean verdict of that
+// very step on every rank (I-9).
 #include "kvfence/fence.h"
 
 #include <gmock/gmock.h>
