@@ -61,7 +61,7 @@ std::vector<Violation> Fence::Impl::Findings(const Rank& rank, const Gate::Pass&
     v.row = row.row;
     v.pool = finding.pool == ~0u ? -1 : static_cast<int64_t>(finding.pool);
     v.at = finding.at == ~0u ? -1 : static_cast<int64_t>(finding.at);
-    v.page = v.pool < 0 && row.kind == RowKind::kLive ? -1 : finding.page;
+    v.page = v.pool < 0 ? -1 : finding.page;
     v.rank = static_cast<int64_t>(&rank - ranks.data());
     v.expected = finding.expected;
     v.found = finding.found;

@@ -33,7 +33,7 @@ KVF_HD Place ConfirmRow(const GateView& gate, const StepView& step, uint32_t row
   const uint32_t asked = step.checks & kRecheckMask;
   const bool pad = step.rows[row_task].kind == RowKind::kPad;
   const Place again =
-      pad ? JudgePad(gate, step, row_task, asked) : JudgeRow(gate, step, row_task, asked);
+      pad ? JudgePad(gate, step, row_task, asked).place : JudgeRow(gate, step, row_task, asked);
   return Changed(again, step.checks);
 }
 

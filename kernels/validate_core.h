@@ -94,17 +94,38 @@ KVF_HD Place JudgeRow(const GateView& gate, const StepView& step, uint32_t row_t
   return place;
 }
 
+// --- which slots of the row lie in a logical page
+// -------------------------------------------------
+
+// Slots [begin, end) of the row are those whose positions lie in logical page k.
+struct SlotSpan {
+  uint64_t begin;
+  uint64_t end;
+};
+KVF_HD SlotSpan SlotsInPage(const RowPool& rp, uint64_t k) {
+  const uint64_t first = k * rp.page_size;
+  const uint64_t end = first + rp.page_size;
+  if (end <= rp.before) return SlotSpan{0, 0};
+  return SlotSpan{first > rp.before ? first - rp.before : 0, Min(SlotCount(rp), end - rp.before)};
+}
+
+// One past the last position of logical page k that new or draft slots really write; 0: none.
+KVF_HD uint64_t WrittenEnd(const RowPool& rp, uint64_t k) {
+  const SlotSpan span = SlotsInPage(rp, k);
+  for (uint64_t i = Min(span.end, rp.may_write); i > span.begin; --i) {
+    if (!SkippedSlot(rp, SlotAt(rp, i - 1))) return rp.before + i;
+  }
+  return 0;
+}
+
 // --- identity: is it the expected page, in the expected generation? ----------------------------
 
-// `read`: the entry will be read. Through one beyond the length only drafts are written: where it
-// names no page, it's the slot that is wrong.
+// `read`: the entry will be read. One that only is written through (drafts, positions past the
+// width) and names no page leaves it to the slot.
 KVF_HD void JudgeEntry(Place& place, const RowPool& rp, const Expectation& want, int64_t page,
                        bool right_part, bool read) {
   const uint64_t wanted = want.page == kNoPage ? ~uint64_t{0} : want.page;
-  if (!read && (page < 0 || page == int64_t{rp.pool->null_page})) {
-    place.Add(Reason::kWriteTarget, page, wanted, Word(page));
-    return;
-  }
+  if (!read && (page < 0 || page == int64_t{rp.pool->null_page})) return;
   if (page < 0) place.Add(Reason::kPageOutOfRange, page, wanted, Word(page));
   if (page == int64_t{rp.pool->null_page}) {
     place.Add(Reason::kPageOutOfRange, page, wanted, Word(page));
@@ -128,7 +149,9 @@ KVF_HD void JudgeIdentity(Place& place, const RowPool& rp, const Expectation& wa
     const Entry entry = EntryAt(rp, j);
     // Under a shared-prefix table the row's own entry may be missing; if it is there it must agree.
     if (shared_table && (entry.absent || entry.page == int64_t{rp.pool->null_page})) continue;
-    JudgeEntry(place, rp, want, entry.page, entry.sub == j % rp.per_page, read);
+    const bool fresh = k * rp.page_size >= rp.before;
+    const bool missing = entry.absent && fresh && WrittenEnd(rp, k) != 0;
+    JudgeEntry(place, rp, want, entry.page, entry.sub == j % rp.per_page, read && !missing);
   }
   const int64_t page = PageAt(rp, k);
   if (want.page == kNoPage || !InPool(rp, page)) return;
@@ -194,19 +217,10 @@ KVF_HD void JudgeWrite(Place& place, const RowPool& rp, uint64_t i, int64_t slot
   if (!SlotInPool(rp, slot)) place.Add(Reason::kPageOutOfRange, page, Word(own), Word(slot));
   if (i >= rp.may_write) place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
   if (slot != own) place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
+  if (page == int64_t{rp.pool->null_page}) {  // which is nobody's own
+    place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
+  }
   if (SlotInPool(rp, slot)) JudgeSealed(place, rp, slot);
-}
-
-// Slots [begin, end) of the row are those whose positions lie in logical page k.
-struct SlotSpan {
-  uint64_t begin;
-  uint64_t end;
-};
-KVF_HD SlotSpan SlotsInPage(const RowPool& rp, uint64_t k) {
-  const uint64_t first = k * rp.page_size;
-  const uint64_t end = first + rp.page_size;
-  if (end <= rp.before) return SlotSpan{0, 0};
-  return SlotSpan{first > rp.before ? first - rp.before : 0, Min(SlotCount(rp), end - rp.before)};
 }
 
 KVF_HD void JudgeWrites(Place& place, const RowPool& rp, uint64_t k) {
@@ -225,15 +239,6 @@ KVF_HD void JudgeWrites(Place& place, const RowPool& rp, uint64_t k) {
     const int64_t slot = SlotAt(rp, i);
     if (!SkippedSlot(rp, slot)) JudgeWrite(place, rp, i, slot);
   }
-}
-
-// One past the last position of logical page k that new or draft slots really write; 0: none.
-KVF_HD uint64_t WrittenEnd(const RowPool& rp, uint64_t k) {
-  const SlotSpan span = SlotsInPage(rp, k);
-  for (uint64_t i = Min(span.end, rp.may_write); i > span.begin; --i) {
-    if (!SkippedSlot(rp, SlotAt(rp, i - 1))) return rp.before + i;
-  }
-  return 0;
 }
 
 // --- beyond the covered pages -------------------------------------------------------------------
@@ -386,19 +391,27 @@ KVF_HD void JudgePadSlot(Place& place, const RowPool& rp, uint64_t i) {
 // How many entries of a padded row are looked at: all it has.
 KVF_HD uint64_t PadEntries(const RowPool& rp) { return rp.entries.broken ? 0 : rp.entries.count; }
 
-// A padded row's place, in full: the first entry or slot that isn't harmless.
-KVF_HD Place JudgePad(const GateView& gate, const StepView& step, uint32_t row_task,
-                      uint32_t checks) {
-  Place place{checks};
+// A padded row's place, in full: the first entry or slot that isn't harmless, and in which pool.
+struct PadPlace {
+  Place place;
+  uint32_t pool;
+};
+KVF_HD PadPlace JudgePad(const GateView& gate, const StepView& step, uint32_t row_task,
+                         uint32_t checks) {
+  PadPlace pad{Place{checks}, ~0u};
+  Place& place = pad.place;
   for (uint32_t t = FirstPoolTask(step, row_task);
        t < step.pool_task_count && step.pool_tasks[t].row_task == row_task; ++t) {
     const RowPool rp = OpenRowPool(gate, step, t);
+    const bool before = place.clean();
     if (rp.entries.broken) place.Add(Reason::kLengthMismatch, -1, 0, ~uint64_t{0});
     if (rp.writes.broken) place.Add(Reason::kLengthMismatch, -1, 0, ~uint64_t{0});
     for (uint64_t j = 0; j < PadEntries(rp) && place.clean(); ++j) JudgePadEntry(place, rp, j);
     for (uint64_t i = 0; i < SlotCount(rp) && place.clean(); ++i) JudgePadSlot(place, rp, i);
+    if (before && !place.clean()) pad.pool = rp.task->pool;
   }
-  return place;
+  if (place.reason != static_cast<uint32_t>(Reason::kPadRow)) pad.pool = ~0u;
+  return pad;
 }
 
 // --- counting -----------------------------------------------------------------------------------

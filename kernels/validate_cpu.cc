@@ -89,7 +89,8 @@ class Validate : public Launch {
     if (row.doomed != 0) return;
     scratch_.counters[kCounterRows] += 1;
     if (row.kind == RowKind::kPad) {
-      Report(r, ~0u, ~0u, fence::JudgePad(gate_, step_, r, step_.checks));
+      const fence::PadPlace pad = fence::JudgePad(gate_, step_, r, step_.checks);
+      Report(r, pad.pool, ~0u, pad.place);
     } else {
       Report(r, ~0u, ~0u, fence::JudgeRow(gate_, step_, r, step_.checks));
     }

@@ -200,9 +200,9 @@ __device__ KVF_OUT_OF_LINE inline uint32_t CompleteRow(const GateView& gate, con
   if (row.doomed != 0) return DoomedMask(row);
   uint32_t reasons = atomicOr(reinterpret_cast<unsigned*>(scratch.row_reasons + r), 0u);
   if ((reasons & kSuspectPad) != 0) {
-    const Place place = JudgePad(gate, step, r, step.checks);
-    reasons = place.clean() ? 0 : 1u << place.reason;
-    if (!place.clean()) Emit(scratch, r, ~0u, ~0u, place);
+    const PadPlace pad = JudgePad(gate, step, r, step.checks);
+    reasons = pad.place.clean() ? 0 : 1u << pad.place.reason;
+    if (!pad.place.clean()) Emit(scratch, r, pad.pool, ~0u, pad.place);
   }
   const uint32_t group =
       atomicOr(reinterpret_cast<unsigned*>(scratch.group_failed + row.group), 0u);
