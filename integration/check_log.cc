@@ -14,6 +14,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Reasons whose compared values are pages or slots.
+constexpr CheckSet kIndexReasons = CheckSet(Reason::kPageOutOfRange) + Reason::kPageMismatch +
+                                   Reason::kWriteTarget + Reason::kWriteShared + Reason::kRowTail +
+                                   Reason::kPadRow;
+
 // Plays until the log ends or can't be read further; the report says which.
 void PlayAll(EventLogReader* reader, Fence* fence, CheckTruth* truth, Expectations* expectations,
              CheckReport* report) {
@@ -50,6 +55,7 @@ Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
   FenceConfig config = reader->config();
   if (options.level) config.level = *options.level;
   config.disabled = config.disabled + options.disabled;
+  config.judge_afresh = true;
   Expectations expectations(options);
   std::vector<EventSink*> sinks{&expectations};
   sinks.insert(sinks.end(), options.sinks.begin(), options.sinks.end());
@@ -85,8 +91,10 @@ Json ToJsonValue(const LoggedViolation& logged, const std::vector<std::string>& 
   out["at"] = OrNull(v.at);
   out["page"] = v.page == -1 ? Json(nullptr) : Json(v.page);
   out["reason"] = ReasonName(v.reason);
-  out["expected"] = v.expected;
-  out["found"] = v.found;
+  // Pages and slots may be negative; tags, stamps and lengths aren't.
+  const bool index = kIndexReasons.Has(v.reason);
+  out["expected"] = index ? Json(static_cast<int64_t>(v.expected)) : Json(v.expected);
+  out["found"] = index ? Json(static_cast<int64_t>(v.found)) : Json(v.found);
   return out;
 }
 

@@ -170,8 +170,10 @@ __device__ KVF_OUT_OF_LINE inline void ValidatePool(const GateView& gate, const 
     SuspectPad(step, scratch, rp);
     return;
   }
-  const PlaceAt stray = JudgeStray(rp, step.checks);
-  ReportPlace(scratch, rp.task->row_task, rp.task->pool, stray.at, stray.place);
+  for (uint64_t i = FirstStray(rp); i < SlotCount(rp);) {
+    const PlaceAt stray = NextStray(rp, step.checks, i);
+    ReportPlace(scratch, rp.task->row_task, rp.task->pool, stray.at, stray.place);
+  }
   // Write pages that the page items didn't see.
   for (uint64_t w = 0; w < rp.task->write_pages; ++w) {
     const uint64_t k = rp.task->write_first + w;
@@ -198,9 +200,9 @@ __device__ KVF_OUT_OF_LINE inline uint32_t CompleteRow(const GateView& gate, con
   if (row.doomed != 0) return DoomedMask(row);
   uint32_t reasons = atomicOr(reinterpret_cast<unsigned*>(scratch.row_reasons + r), 0u);
   if ((reasons & kSuspectPad) != 0) {
-    const Place place = JudgePad(gate, step, r, step.checks);
-    reasons = place.clean() ? 0 : 1u << place.reason;
-    if (!place.clean()) Emit(scratch, r, ~0u, ~0u, place);
+    const PadPlace pad = JudgePad(gate, step, r, step.checks);
+    reasons = pad.place.clean() ? 0 : 1u << pad.place.reason;
+    if (!pad.place.clean()) Emit(scratch, r, pad.pool, ~0u, pad.place);
   }
   const uint32_t group =
       atomicOr(reinterpret_cast<unsigned*>(scratch.group_failed + row.group), 0u);
@@ -285,8 +287,10 @@ __device__ KVF_OUT_OF_LINE inline void RecheckPool(const GateView& gate, const S
     SuspectPad(step, scratch, rp);
     return;
   }
-  const PlaceAt stray = ConfirmStray(step, rp);
-  ReportPlace(scratch, r, rp.task->pool, stray.at, stray.place);
+  for (uint64_t i = FirstStray(rp); i < SlotCount(rp);) {
+    const PlaceAt stray = ConfirmStray(step, rp, i);
+    ReportPlace(scratch, r, rp.task->pool, stray.at, stray.place);
+  }
 }
 
 __device__ KVF_OUT_OF_LINE inline void RecheckRow(const GateView& gate, const StepView& step,

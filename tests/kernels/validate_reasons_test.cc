@@ -416,10 +416,10 @@ TEST(ValidateReason, PadRow) {
   for (uint32_t pool : {0u, 1u}) {
     Batch entry = batch;
     entry.SetPage(pool, 2, 7, 1);
-    ExpectOne(entry, 1, kWhole, Reason::kPadRow);
+    ExpectFindings(entry, {{1, pool, kWhole, Reason::kPadRow}});
     Batch slot = batch;
     slot.arrays[pool].slots.Set(slot.SlotIndex(pool, 2, 1), 9);
-    ExpectOne(slot, 1, kWhole, Reason::kPadRow);
+    ExpectFindings(slot, {{1, pool, kWhole, Reason::kPadRow}});
   }
 }
 

@@ -150,8 +150,12 @@ class PoolJudge {
  private:
   void Hit(uint64_t k, Reason reason) { places[k].insert(reason); }
 
-  void Identity(uint64_t k, int64_t page, bool right_part) {
+  void Identity(uint64_t k, int64_t page, bool right_part, bool missing = false) {
     const auto want = s_.Want(k);
+    // What is only written through an entry that names no page, the slot answers for.
+    const bool read = s_.pool->free_form || k < s_.task->covered;
+    if (!read && (page < 0 || page == s_.pool->null_page)) return;
+    if (missing && k * s_.ps >= s_.before && LastWritten(k) != 0) return;
     if (!s_.InPool(page) || page == s_.pool->null_page) Hit(k, Reason::kPageOutOfRange);
     if (!want || page != int64_t{want->page} || !right_part) Hit(k, Reason::kPageMismatch);
   }
@@ -168,11 +172,13 @@ class PoolJudge {
       const auto entry = s_.Entry(p / s_.entry_tokens);
       if (shared && (!entry || entry->first == s_.pool->null_page)) continue;
       const uint64_t part = p / s_.entry_tokens % s_.per_page;
-      Identity(k, entry ? entry->first : -1, !entry || entry->second == part);
+      Identity(k, entry ? entry->first : -1, !entry || entry->second == part,
+               !entry && !s_.pool->free_form);
     }
     const auto want = s_.Want(k);
     const int64_t page = s_.PageRead(k);
-    if (want && s_.InPool(page) && s_.pool->records[page].tag != want->tag) {
+    const bool none = !s_.pool->free_form && k >= s_.task->covered && page == s_.pool->null_page;
+    if (want && s_.InPool(page) && !none && s_.pool->records[page].tag != want->tag) {
       Hit(k, Reason::kTagMismatch);
     }
   }
@@ -233,6 +239,8 @@ class PoolJudge {
       if (!late) FullContent(k, places);
       return;
     }
+    // Behind the step a page may have gone to another generation.
+    if (mode_ == Mode::kConfirmStored && s_.pool->records[page].tag != want->tag) return;
     if (late) {
       if (*late) FullContent(k, late_places);
       return;
@@ -294,14 +302,12 @@ class PoolJudge {
   }
 
   void Slots() {
-    bool stray_found = false;
     for (uint64_t i = 0; i < s_.slots.size(); ++i) {
       const int64_t slot = s_.slots[i];
       if (s_.Skip(slot)) continue;
       const uint64_t p = s_.before + i;
       const uint64_t k = p / s_.ps;
       const bool beyond = k >= s_.task->end_page;
-      if (beyond && stray_found) continue;
       if (!beyond && s_.table_broken) continue;
       Reasons at;
       if (!s_.SlotInPool(slot)) at.insert(Reason::kPageOutOfRange);
@@ -309,7 +315,7 @@ class PoolJudge {
       if (k < s_.prefix.size()) {
         if (s_.InPool(s_.prefix[k])) own = static_cast<uint64_t>(s_.prefix[k]) * s_.ps + p % s_.ps;
       } else if (const auto entry = s_.Entry(p / s_.entry_tokens);
-                 entry && s_.InPool(entry->first)) {
+                 entry && s_.InPool(entry->first) && entry->first != s_.pool->null_page) {
         own = static_cast<uint64_t>(entry->first) * s_.ps + entry->second * s_.entry_tokens +
               p % s_.entry_tokens;
       }
@@ -319,10 +325,6 @@ class PoolJudge {
       }
       for (Reason reason : at) Hit(k, reason);
       if (!beyond && s_.SlotInPool(slot)) SealedOrShared(k, slot);
-      const bool told = std::any_of(at.begin(), at.end(), [&](Reason reason) {
-        return (step_.checks & ReasonBit(reason)) != 0;
-      });
-      stray_found = stray_found || (beyond && told);
     }
   }
 
@@ -385,7 +387,8 @@ Reasons RowPlace(const GateView& gate, const StepView& step, uint32_t r) {
   return at;
 }
 
-Reasons PadPlace(const GateView& gate, const StepView& step, uint32_t r) {
+// `pool`: the first in which the row isn't harmless.
+Reasons PadPlace(const GateView& gate, const StepView& step, uint32_t r, uint32_t* pool) {
   Reasons at;
   for (const PoolTask* task : TasksOf(step, r)) {
     const Seen s = Read(gate, step, *task);
@@ -396,6 +399,7 @@ Reasons PadPlace(const GateView& gate, const StepView& step, uint32_t r) {
     for (int64_t slot : s.slots) {
       if (!s.Skip(slot)) at.insert(Reason::kPadRow);
     }
+    if (at.contains(Reason::kPadRow) && *pool == kWhole) *pool = task->pool;
   }
   return at;
 }
@@ -428,8 +432,10 @@ ModelVerdict ModelValidate(const GateView& gate, const StepView& step) {
       continue;
     }
     const bool pad = row.kind == RowKind::kPad;
-    Add(verdict, r, kWhole, kWhole,
-        First(pad ? PadPlace(gate, step, r) : RowPlace(gate, step, r), step.checks));
+    uint32_t pool = kWhole;
+    const auto first =
+        First(pad ? PadPlace(gate, step, r, &pool) : RowPlace(gate, step, r), step.checks);
+    Add(verdict, r, first == Reason::kPadRow ? pool : kWhole, kWhole, first);
     if (pad) continue;
     for (const PoolTask* task : TasksOf(step, r)) {
       const Seen seen = Read(gate, step, *task);
@@ -476,8 +482,9 @@ ModelVerdict ModelConfirm(const GateView& gate, const StepView& step,
   for (uint32_t r = 0; r < step.row_count; ++r) {
     if (reasons[r] != 0) continue;
     const bool pad = step.rows[r].kind == RowKind::kPad;
+    uint32_t pad_pool = kWhole;
     Add(verdict, r, kWhole, kWhole,
-        changed(pad ? PadPlace(gate, step, r) : RowPlace(gate, step, r)));
+        changed(pad ? PadPlace(gate, step, r, &pad_pool) : RowPlace(gate, step, r)));
     if (pad) continue;
     for (const PoolTask* task : TasksOf(step, r)) {
       const Seen s = Read(gate, step, *task);
