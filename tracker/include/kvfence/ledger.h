@@ -144,6 +144,11 @@ class Ledger : public LedgerFacts {
   uint64_t Digest(StepId step) const;
   std::span<const LaunchedRow> Launched(StepId step) const;
 
+  // The whole state as deltas, for a gate that has nothing of it: pages that were ever issued, what
+  // living requests expect, row bindings, scale epochs. Refused (kFailedPrecondition, nothing told)
+  // while a launched step isn't retired: its writes stand in the books before they're certain.
+  Status Snapshot(DeltaSink* to) const;
+
   struct Counts {
     uint64_t ownership_changes = 0;
     uint64_t live_entries = 0;  // expectations held by live requests
