@@ -84,15 +84,15 @@ class VerdictBoard::Impl {
     // An odd version is what a rank left that was killed here: its line is opened anew.
     const uint64_t open = (line.head->version.load(std::memory_order_relaxed) + 1) | 1;
     line.head->version.store(open, std::memory_order_relaxed);  // ordered by the stores below
-    Reached(PostPoint::kOpened);
+    Reached(BoardPoint::kOpened);
     line.head->boot.store(boot, std::memory_order_release);
     line.head->step.store(step.value(), std::memory_order_release);
     line.head->count.store(words.size(), std::memory_order_release);
     for (size_t i = 0; i < words.size(); ++i) {
-      if (i == words.size() / 2) Reached(PostPoint::kHalfWritten);
+      if (i == words.size() / 2) Reached(BoardPoint::kHalfWritten);
       line.words[i].store(words[i], std::memory_order_release);
     }
-    Reached(PostPoint::kWritten);
+    Reached(BoardPoint::kWritten);
     line.head->version.store(open + 1, std::memory_order_release);
     return {};
   }
@@ -123,12 +123,13 @@ class VerdictBoard::Impl {
     return {reinterpret_cast<LineHead*>(at), at + kLineHeadWords};
   }
 
-  static bool ReadLine(const Line& line, uint64_t boot, StepId step, std::vector<uint32_t>* masks) {
+  bool ReadLine(const Line& line, uint64_t boot, StepId step, std::vector<uint32_t>* masks) const {
     const uint64_t version = line.head->version.load(std::memory_order_acquire);
     if ((version & 1) != 0) return false;
     if (line.head->boot.load(std::memory_order_acquire) != boot) return false;
     if (line.head->step.load(std::memory_order_acquire) != step.value()) return false;
     if (line.head->count.load(std::memory_order_acquire) != masks->size()) return false;
+    Reached(BoardPoint::kReading);
     for (size_t i = 0; i < masks->size(); ++i) {
       const VerdictWord word = line.words[i].load(std::memory_order_acquire);
       (*masks)[i] =
@@ -137,13 +138,13 @@ class VerdictBoard::Impl {
     return line.head->version.load(std::memory_order_acquire) == version;
   }
 
-  void Reached(PostPoint point) {
+  void Reached(BoardPoint point) const {
     if (probe_) probe_(point);
   }
 
   SharedRegion region_;
   const Shape shape_;
-  const std::function<void(PostPoint)> probe_;
+  const std::function<void(BoardPoint)> probe_;
 };
 
 Result<std::unique_ptr<VerdictBoard>> VerdictBoard::Create(const std::string& name,

@@ -38,12 +38,12 @@ struct BoardReading {
   bool complete() const { return silent.empty(); }
 };
 
-// Points inside a post, for tests that stop or kill a rank there.
-enum class PostPoint : uint8_t { kOpened, kHalfWritten, kWritten };
+// Points inside a post, and one inside the reading of a line, for tests that stop somebody there.
+enum class BoardPoint : uint8_t { kOpened, kHalfWritten, kWritten, kReading };
 
 struct VerdictBoardOptions {
-  uint64_t slots = 16;                        // more than the steps that may be under way at once
-  std::function<void(PostPoint)> probe = {};  // called at each point of a post; may be empty
+  uint64_t slots = 16;                         // more than the steps that may be under way at once
+  std::function<void(BoardPoint)> probe = {};  // called at each point; may be empty
 };
 
 // One process creates it and decides; the ranks open it and post. Read and Post may be called by
