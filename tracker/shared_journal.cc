@@ -100,7 +100,7 @@ Result<std::unique_ptr<SharedJournal>> SharedJournal::Create(const std::string& 
     return Status::Invalid("a journal has 1 to " + std::to_string(kMaxSeats) + " ranks");
   }
   Result<SharedRegion> region = SharedRegion::Claim(name, kHeadBytes + kSeatBytes + ring_bytes);
-  if (!region.ok()) return region.status();
+  if (!region.ok()) return Status(region.status().code(), region.status().message());
   JournalHead* head = HeadOf(*region);
   const uint64_t fingerprint = WireFingerprint(config);
   if (head->magic.load(std::memory_order_acquire) == 0) {  // new, or its maker died over it
@@ -239,7 +239,7 @@ Result<std::unique_ptr<SharedJournalReader>> SharedJournalReader::Open(
     return Status::Invalid("there is no rank " + std::to_string(seat.value()));
   }
   Result<SharedRegion> region = SharedRegion::Map(name, false);
-  if (!region.ok()) return region.status();
+  if (!region.ok()) return Status(region.status().code(), region.status().message());
   const bool headed = region->bytes() >= kHeadBytes + kSeatBytes + kMinRingBytes;
   if (headed && HeadOf(*region)->magic.load(std::memory_order_acquire) == 0) {
     return Status(StatusCode::kUnavailable, "journal " + name + " isn't made yet");
@@ -252,7 +252,7 @@ Result<std::unique_ptr<SharedJournalReader>> SharedJournalReader::Open(
     return Status::Invalid("journal " + name + " hasn't the size that it says");
   }
   Result<SharedRegion> seats = SharedRegion::Map(name, true, kHeadBytes, kSeatBytes);
-  if (!seats.ok()) return seats.status();
+  if (!seats.ok()) return Status(seats.status().code(), seats.status().message());
   auto impl = std::make_unique<Impl>(std::move(*region), std::move(*seats), ring_bytes, seat,
                                      std::move(options));
   return std::unique_ptr<SharedJournalReader>(new SharedJournalReader(std::move(impl)));

@@ -151,9 +151,9 @@ Result<std::unique_ptr<VerdictBoard>> VerdictBoard::Create(const std::string& na
                                                            const FenceConfig& config,
                                                            VerdictBoardOptions options) {
   Result<Shape> shape = ShapeOf(config, options);
-  if (!shape.ok()) return shape.status();
+  if (!shape.ok()) return Status(shape.status().code(), shape.status().message());
   Result<SharedRegion> region = SharedRegion::Claim(name, shape->bytes());
-  if (!region.ok()) return region.status();
+  if (!region.ok()) return Status(region.status().code(), region.status().message());
   auto* head = static_cast<BoardHead*>(region->data());
   if (head->magic.load(std::memory_order_acquire) == 0) {  // new, or its maker died over it
     head->version.store(kVersion);
@@ -172,9 +172,9 @@ Result<std::unique_ptr<VerdictBoard>> VerdictBoard::Open(const std::string& name
                                                          const FenceConfig& config,
                                                          VerdictBoardOptions options) {
   Result<Shape> shape = ShapeOf(config, options);
-  if (!shape.ok()) return shape.status();
+  if (!shape.ok()) return Status(shape.status().code(), shape.status().message());
   Result<SharedRegion> region = SharedRegion::Map(name, true);
-  if (!region.ok()) return region.status();
+  if (!region.ok()) return Status(region.status().code(), region.status().message());
   const auto* head = static_cast<const BoardHead*>(region->data());
   if (region->bytes() != shape->bytes()) {
     return Status::Invalid("shared memory " + name + " has not the size of this board");

@@ -75,11 +75,11 @@ class SharedJournalTest : public ::testing::Test {
 
 TEST_F(SharedJournalTest, RowsAreJudgedAgainstWhatTheLedgerSays) {
   StartWithContent();
-  for (uint64_t step = 2; step < 30; ++step) {
+  for (uint64_t step = 2; step < 13; ++step) {
     StepMessage message = scheduler_->Run(step, {{1, 1}, {3, 1}});
-    if (step == 29) message.row[1].table[0] = 5;  // the engine's own mistake, on this rank
+    if (step == 12) message.row[1].table[0] = 5;  // the engine's own mistake, on this rank
     const Answer answer = worker_->Step(message);
-    if (step < 29) {
+    if (step < 12) {
       ExpectClean(answer, message);
       EXPECT_TRUE(scheduler_->Published(step));
       continue;
