@@ -7,6 +7,14 @@
 #include "ledger_impl.h"
 
 namespace kvfence {
+namespace {
+
+// As a gate begins. A page that was never issued may have content all the same: somebody's mistake.
+bool Untouched(const PageRecord& record) {
+  return record.tag == 0 && record.fill_flags == 0 && record.scale == 0 && record.stamp == kNoStamp;
+}
+
+}  // namespace
 
 Status Ledger::Impl::Snapshot(DeltaSink* to) const {
   if (!steps_.empty()) {
@@ -17,8 +25,9 @@ Status Ledger::Impl::Snapshot(DeltaSink* to) const {
     if (scale_epochs_[p] != 0) to->ScaleEpoch(PoolId(p), scale_epochs_[p]);
     const std::vector<Page>& pages = pages_.pages_of_space(pages_.space_of(p));
     for (uint32_t i = 0; i < pages.size(); ++i) {
-      if (pages[i].tag == 0) continue;  // never issued: as a gate begins
-      to->Page(PoolId(p), i, kApplyTag | kApplyFlags | kApplyContent, RecordOf(pages[i]));
+      const PageRecord record = RecordOf(pages[i]);
+      if (Untouched(record)) continue;
+      to->Page(PoolId(p), i, kApplyTag | kApplyFlags | kApplyContent, record);
     }
   }
   for (uint32_t slot = 0; slot < requests_.slots(); ++slot) {
