@@ -36,6 +36,11 @@ std::span<SharedWord> RingWords(const SharedRegion& region, uint64_t ring_bytes)
   return {reinterpret_cast<SharedWord*>(base), ring_bytes / sizeof(SharedWord)};
 }
 
+std::span<SharedWord> SeatWords(const SharedRegion& region) {
+  char* base = static_cast<char*>(region.data()) + kHeadBytes;
+  return {reinterpret_cast<SharedWord*>(base), kMaxSeats};
+}
+
 uint64_t RandomBoot() {
   uint64_t boot = 0;
   while (boot == 0) {
@@ -65,6 +70,9 @@ class SharedJournal::Impl {
       : region_(std::move(region)),
         boot_(options.boot != 0 ? options.boot : RandomBoot()),
         ring_(&HeadOf(region_)->ring, RingWords(region_, ring_bytes), std::move(options.probe)) {
+    // No boot while the seats are emptied: who joins the next one finds its own empty.
+    HeadOf(region_)->ring.boot.store(0);
+    for (SharedWord& seat : SeatWords(region_)) seat.store(0);
     ring_.Begin(boot_);
   }
 
@@ -178,8 +186,9 @@ class SharedJournalReader::Impl {
       return;
     }
     // I-92: who takes the seat second in a boot has other device memory than the ledger knows of.
-    uint64_t holder = seat_->load(std::memory_order_relaxed);
-    seated_ = holder != boot_ && seat_->compare_exchange_strong(holder, boot_);
+    // Only the writer empties seats: a reader that comes late from another boot can but fill one.
+    uint64_t empty = 0;
+    seated_ = seat_->compare_exchange_strong(empty, boot_);
     if (!seated_) Lose(JournalState::kSeatTaken, gate);
   }
 

@@ -274,6 +274,17 @@ TEST_F(SharedJournalTest, I92ASeatIsTakenOncePerBoot) {
   EXPECT_TRUE(scheduler_->Published(1));
 }
 
+TEST_F(SharedJournalTest, I92AMarkOfAnyoneInASeatKeepsOthersOut) {
+  Start();
+  Result<SharedRegion> region = SharedRegion::Map(names_.journal, true);
+  ASSERT_TRUE(region.ok());
+  // As a reader of an earlier boot leaves it that was slow to take its seat there.
+  static_cast<uint64_t*>(region->data())[4096 / sizeof(uint64_t)] = 12345;
+  scheduler_->Begin(1, 0, {5, 6});
+  const StepMessage message = scheduler_->Run(1, {{1, 20}});
+  ExpectUnverified(worker_->Step(message), message, JournalState::kSeatTaken);
+}
+
 TEST_F(SharedJournalTest, EachRankHasItsSeat) {
   FenceConfig config = SceneConfig(2);
   SharedNames names;
