@@ -64,8 +64,14 @@ Gate::Gate(const FenceConfig& config, RankId rank)
 Gate::~Gate() = default;
 
 void Gate::Apply(const JournalBatch& batch) {
-  if (batch.sequence != next_sequence_ || batch.checksum != batch.ComputeChecksum()) lost_ = true;
-  next_sequence_ = batch.sequence + 1;
+  const bool intact = batch.Intact();
+  if (intact && batch.snapshot && batch.sequence >= next_sequence_) {
+    Restart();
+    next_sequence_ = batch.sequence;
+  }
+  if (!intact || batch.sequence != next_sequence_) lost_ = true;
+  // What a damaged batch says of itself counts for nothing either.
+  if (intact) next_sequence_ = std::max(next_sequence_, batch.sequence + 1);
   if (lost_) return;
   items_.clear();
   for (const JournalDelta& delta : batch.deltas) ApplyDelta(delta);
@@ -114,6 +120,27 @@ void Gate::ApplyDelta(const JournalDelta& delta) {
       return;
   }
   items_.push_back(item);
+}
+
+void Gate::Restart() {
+  for (const auto& pass : passes_) {
+    for (uint32_t i = 0; i < pass->rows.size(); ++i) {
+      if (!pass->confirmed) FailRow(pass->pass.step, i, ReasonBit(Reason::kUnverified));
+    }
+  }
+  for (auto& space : records_) std::fill(space.begin(), space.end(), PageRecord{});
+  for (PoolState& pool : pools_) pool.scale_epoch = 0;
+  std::fill(row_requests_.begin(), row_requests_.end(), uint64_t{0});
+  requests_->by_word.clear();
+  // The arena stays: passes in flight still name its chunks.
+  free_chunks_.clear();
+  for (uint32_t c = static_cast<uint32_t>(arena_.size() / kChunkEntries); c-- > 0;) {
+    free_chunks_.push_back(c);
+  }
+  chunks_in_use_ = 0;
+  live_entries_ = 0;
+  next_sequence_ = 1;
+  lost_ = false;
 }
 
 uint32_t Gate::TakeChunk() {
@@ -239,6 +266,29 @@ const Gate::Pass& Gate::Validate(const StepEvent& event, const StepPlan& plan) {
   return current.pass;
 }
 
+const Gate::Pass& Gate::Condemn(const StepEvent& event) {
+  StepPlan plan;
+  const auto add = [&](Row row) {
+    RowTask& task = plan.rows.emplace_back();
+    task = {};
+    task.row = row.value();
+    task.kind = RowKind::kPad;  // nothing is known of its length: all its entries, all its slots
+    task.group = static_cast<uint32_t>(plan.rows.size() - 1);
+    task.doomed = 1 + static_cast<uint8_t>(Reason::kUnverified);
+    for (const PoolBuffers& buffers : event.pools) {
+      PoolTask& pool = plan.pool_tasks.emplace_back();
+      pool = {};
+      pool.row_task = task.group;
+      pool.pool = buffers.pool.value();
+      pool.prefix = ~0u;
+    }
+  };
+  for (const RowPlan& row : event.rows) add(row.row);
+  for (const Row row : event.pads) add(row);
+  plan.group_count = static_cast<uint32_t>(plan.rows.size());
+  return Validate(event, plan);
+}
+
 void Gate::Sanitise(StepId step, std::span<const uint32_t> row_tasks) {
   InFlight* pass = Find(step);
   KVF_CHECK(pass != nullptr, "I-9 only a pass in flight can be sanitised");
@@ -330,6 +380,12 @@ bool Gate::Confirmed(StepId step) const {
 std::span<const RowTask> Gate::Rows(StepId step) const {
   const InFlight* pass = Find(step);
   return pass == nullptr ? std::span<const RowTask>() : std::span<const RowTask>(pass->rows);
+}
+
+std::span<const VerdictWord> Gate::Verdicts(StepId step) const {
+  const InFlight* pass = Find(step);
+  if (pass == nullptr) return {};
+  return pass->verdicts;
 }
 
 Gate::InFlight* Gate::Find(StepId step) const {

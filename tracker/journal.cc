@@ -10,7 +10,7 @@
 namespace kvfence {
 
 uint64_t JournalBatch::ComputeChecksum() const {
-  const uint64_t head[2] = {sequence, step};
+  const uint64_t head[3] = {sequence, step, snapshot ? 1u : 0u};
   const uint64_t seed = XXH3_64bits(head, sizeof(head));
   return XXH3_64bits_withSeed(deltas.data(), deltas.size() * sizeof(JournalDelta), seed);
 }
@@ -80,8 +80,20 @@ const JournalBatch& Journal::Seal(StepId step) {
     open_ = std::move(free_.back());
     free_.pop_back();
     open_->deltas.clear();
+    open_->snapshot = false;
   }
   return *in_flight_.back();
+}
+
+Result<const JournalBatch*> Journal::SealSnapshot(const Ledger& ledger, StepId step) {
+  std::vector<JournalDelta> pending;
+  pending.swap(open_->deltas);
+  if (Status status = ledger.Snapshot(this); !status.ok()) {
+    open_->deltas.swap(pending);
+    return status;
+  }
+  open_->snapshot = true;
+  return &Seal(step);
 }
 
 void Journal::Settled(StepId step) {

@@ -57,6 +57,7 @@ std::span<const LaunchedRow> Ledger::Launched(StepId step) const {
   if (record == nullptr) return {};
   return record->launched;
 }
+Status Ledger::Snapshot(DeltaSink* to) const { return impl_->Snapshot(to); }
 Ledger::Counts Ledger::counts() const { return impl_->counts(); }
 std::vector<RequestId> Ledger::HoldersOf(PoolId pool, PageId page) const {
   return impl_->HoldersOf(pool, page);

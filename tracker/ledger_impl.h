@@ -65,6 +65,8 @@ class Ledger::Impl {
   Status Confirm(StepId step);
   Status Retire(StepId step, std::vector<LaunchedRow>* rows);
   void Fail(StepId step, Row row, Reason reason);
+  // All of it once more, for a gate that begins anew: ledger_snapshot.cc.
+  Status Snapshot(DeltaSink* to) const;
   // Audit and what people ask: ledger_audit.cc.
   Status Audit(const AuditEvent& event);
   Counts counts() const;

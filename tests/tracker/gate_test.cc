@@ -151,6 +151,90 @@ TEST_F(GateTest, I11ADamagedBatchMakesEveryRowUnverified) {
   EXPECT_EQ(gate_.Validate(Event(1), Plan()).reasons[0], ReasonBit(Reason::kUnverified));
 }
 
+// The whole state once more, as batch `sequence`.
+JournalBatch SnapshotOf(JournalBatch batch, uint64_t sequence) {
+  batch.snapshot = true;
+  batch.sequence = sequence;
+  batch.checksum = batch.ComputeChecksum();
+  return batch;
+}
+
+TEST_F(GateTest, I11ASnapshotMakesALostGateWholeUnlessItIsOlder) {
+  const JournalBatch state = journal_.Seal(StepId(1));
+  gate_.Apply(state);
+  JournalBatch later = SnapshotOf(state, 5);
+  later.snapshot = false;
+  later.checksum = later.ComputeChecksum();
+  gate_.Apply(later);
+  ASSERT_TRUE(gate_.lost());
+  JournalBatch broken = SnapshotOf(state, 1000);
+  broken.deltas[0].index ^= 1;
+  gate_.Apply(broken);
+  EXPECT_TRUE(gate_.lost()) << "and its sequence isn't believed";
+
+  gate_.Apply(SnapshotOf(state, 6));
+  EXPECT_FALSE(gate_.lost());
+  EXPECT_EQ(gate_.live_entries(), 2u);
+  EXPECT_EQ(gate_.expectation_bytes(), kChunkEntries * 16u);
+  EXPECT_EQ(gate_.Validate(Event(6), Plan()).reasons[0], 0u);
+  gate_.Confirm(StepId(6));
+  gate_.Forget(StepId(6));
+  gate_.Apply(SnapshotOf(state, 6));
+  EXPECT_TRUE(gate_.lost()) << "a snapshot that came twice is older than the gate";
+  EXPECT_EQ(gate_.Validate(Event(7), Plan()).reasons[0], ReasonBit(Reason::kUnverified));
+}
+
+TEST_F(GateTest, I91ASnapshotLeavesNothingOfBefore) {
+  const JournalBatch state = journal_.Seal(StepId(1));
+  gate_.Apply(state);
+  journal_.Page(kPool, 9, kApplyTag | kApplyContent, {3, 7, 0, MakeStamp(2, 0)});
+  journal_.Resize(RequestId(NameId(3), 1), kPool, 70);
+  journal_.Bind(Row(2), RequestId(NameId(3), 1));
+  journal_.ScaleEpoch(kPool, 4);
+  gate_.Apply(journal_.Seal(StepId(2)));
+  EXPECT_EQ(gate_.live_entries(), 72u);
+  gate_.Apply(SnapshotOf(state, 3));
+  EXPECT_FALSE(gate_.lost());
+  EXPECT_EQ(gate_.RecordForTest(kPool, 9).tag, 0u);
+  EXPECT_EQ(gate_.RecordForTest(kPool, 9).stamp, kNoStamp);
+  EXPECT_EQ(gate_.live_entries(), 2u);
+  EXPECT_EQ(gate_.expectation_bytes(), kChunkEntries * 16u);
+  gate_.Apply(journal_.Seal(StepId(3)));
+  EXPECT_TRUE(gate_.lost()) << "batch 3 is what the snapshot was";
+}
+
+TEST_F(GateTest, APassInFlightAtARestartIsUnverifiedAndStoresNothing) {
+  EXPECT_EQ(Run(1), 0u);
+  gate_.Restart();
+  EXPECT_EQ(gate_.Confirm(StepId(1)).reasons[0], ReasonBit(Reason::kUnverified));
+  EXPECT_EQ(gate_.RecordForTest(kPool, 6).fill_flags & kFillMask, 0);
+  EXPECT_EQ(gate_.RecordForTest(kPool, 6).stamp, kNoStamp);
+  EXPECT_EQ(gate_.live_entries(), 0u);
+}
+
+TEST_F(GateTest, WithoutAPlanEachRowAndPadIsUnverifiedAndHarmless) {
+  gate_.Apply(journal_.Seal(StepId(1)));
+  StepEvent event = Event(1);
+  RowPlan row;
+  row.row = Row(1);
+  const Row pad(3);
+  event.rows = {&row, 1};
+  event.pads = {&pad, 1};
+  table_[3 * 8 + 7] = 9;
+  const Gate::Pass& pass = gate_.Condemn(event);
+  const uint32_t unverified = ReasonBit(Reason::kUnverified);
+  EXPECT_EQ(pass.reasons, (std::vector<uint32_t>{unverified, unverified}));
+  for (const size_t i : {8u, 9u, 31u}) EXPECT_EQ(table_[i], 0) << i;
+  EXPECT_LT(slots_[0], 0);
+  EXPECT_EQ(lengths_[1], 21) << "lengths stay";
+  gate_.Confirm(StepId(1));
+  EXPECT_EQ(gate_.RecordForTest(kPool, 6).fill_flags & kFillMask, 4);
+  const std::span<const VerdictWord> words = gate_.Verdicts(StepId(1));
+  ASSERT_EQ(words.size(), 2u);
+  for (const VerdictWord word : words) EXPECT_EQ(word, MakeVerdict(1, unverified));
+  EXPECT_TRUE(gate_.Verdicts(StepId(2)).empty());
+}
+
 TEST_F(GateTest, I15MemoryFollowsLivePagesAndComesBack) {
   EXPECT_EQ(gate_.page_bytes(), 64u * 16);
   EXPECT_EQ(gate_.expectation_bytes(), 0u);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kvfence/validate.h"
@@ -30,6 +31,10 @@ TEST(Journal, I11SequencesHaveNoGapAndChecksumsCoverEveryByte) {
     EXPECT_NE(first.checksum, first.ComputeChecksum()) << "byte " << i;
     bytes[i] ^= 1;
   }
+  EXPECT_TRUE(first.Intact());
+  first.snapshot = true;
+  EXPECT_FALSE(first.Intact());
+  first.snapshot = false;
   first.step = 7;
   EXPECT_NE(first.checksum, first.ComputeChecksum());
 }
@@ -53,6 +58,74 @@ TEST(Journal, I14StagingIsNotReusedBeforeItsStepHasSettled) {
   journal.Seal(StepId(4));
   journal.Seal(StepId(5));
   EXPECT_EQ(journal.staging_buffers(), buffers) << "settled buffers are used again";
+}
+
+TEST(Journal, ASnapshotTakesTheOpenBatchsPlace) {
+  FenceConfig config;
+  config.pools.push_back({.name = "full", .pages = 16, .page_size = 16, .space = ""});
+  config.rows = 2;
+  config.width = 2;
+  Journal journal(kPages);
+  Ledger ledger(config, RankId(0), &journal, nullptr);
+  const std::vector<PageId> pages = {PageId(3)};
+  const RequestId req = ledger.Admit({.name = NameId(1)});
+  ASSERT_TRUE(ledger.Alloc({.req = req, .pages = pages}).ok());
+  journal.Seal(StepId(1));
+  ASSERT_TRUE(ledger.BindRow({.row = Row(1), .req = req}).ok());  // in the open batch
+
+  RowPlan row;
+  row.row = Row(1);
+  row.req = req;
+  PoolBuffers buffers;
+  buffers.pool = kPool;
+  buffers.table.width = 2;
+  StepEvent step;
+  step.step = StepId(2);
+  step.rows = {&row, 1};
+  step.pools = {&buffers, 1};
+  const StepPlan* plan = nullptr;
+  ASSERT_TRUE(ledger.Launch(step, &plan).ok());
+  const auto refused = journal.SealSnapshot(ledger, StepId(1));
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(ledger.Retire(StepId(2), nullptr).ok());
+
+  Result<const JournalBatch*> batch = journal.SealSnapshot(ledger, StepId(2));
+  ASSERT_TRUE(batch.ok());
+  EXPECT_TRUE((*batch)->snapshot);
+  EXPECT_TRUE((*batch)->Intact());
+  EXPECT_EQ((*batch)->sequence, 2u);
+  const auto count = [&](DeltaKind kind) {
+    return std::count_if((*batch)->deltas.begin(), (*batch)->deltas.end(),
+                         [&](const JournalDelta& delta) { return delta.kind == kind; });
+  };
+  EXPECT_EQ(count(DeltaKind::kPage), 1);
+  EXPECT_EQ(count(DeltaKind::kResize), 1);
+  EXPECT_EQ(count(DeltaKind::kExpect), 1);
+  EXPECT_EQ(count(DeltaKind::kBind), 1) << "once, not again from the open batch";
+  journal.Settled(StepId(2));
+  journal.Seal(StepId(3));
+  const JournalBatch& reused = journal.Seal(StepId(4));
+  EXPECT_FALSE(reused.snapshot);
+  EXPECT_EQ(reused.sequence, 4u);
+}
+
+TEST(Journal, ARefusedSnapshotLeavesTheOpenBatchAsItWas) {
+  FenceConfig config;
+  config.pools.push_back({.name = "full", .pages = 16, .page_size = 16, .space = ""});
+  config.rows = 2;
+  config.width = 2;
+  Journal journal(kPages);
+  Ledger ledger(config, RankId(0), &journal, nullptr);
+  const StepPlan* plan = nullptr;
+  StepEvent step;
+  step.step = StepId(1);
+  ASSERT_TRUE(ledger.Launch(step, &plan).ok());
+  journal.Bind(Row(1), RequestId(9));
+  EXPECT_FALSE(journal.SealSnapshot(ledger, StepId(0)).ok());
+  const JournalBatch& batch = journal.Seal(StepId(1));
+  ASSERT_EQ(batch.deltas.size(), 1u);
+  EXPECT_FALSE(batch.snapshot);
+  EXPECT_EQ(batch.sequence, 1u);
 }
 
 class Stamps : public Journal::Immediate {

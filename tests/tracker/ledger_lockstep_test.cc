@@ -139,6 +139,46 @@ class Lockstep {
         CompareList(id, pool, request.lists[pool], view.expectations[pool]);
       }
     }
+    CompareSnapshot();
+  }
+
+  // I-91: while nothing is in flight, a snapshot says what the ledger has, all of it.
+  void CompareSnapshot() const {
+    DeltaMirror anew;
+    Same(ledger.Snapshot(&anew).ok() ? 1 : 0, model.steps.empty() ? 1 : 0, "a snapshot's leave");
+    Same(anew.pages.empty() || model.steps.empty() ? 1 : 0, 1, "a refused snapshot tells nothing");
+    if (!model.steps.empty()) return;
+    for (uint32_t pool = 0; pool < 2; ++pool) {
+      for (uint32_t page = 0; page < config_.pools[pool].pages; ++page) {
+        const PageRecord want = ledger.ViewPage(PoolId(pool), PageId(page)).record;
+        const PageRecord have = anew.pages[{pool, page}];
+        const std::string of = " of page " + std::to_string(page) + " anew";
+        Same(have.tag, want.tag, "tag" + of);
+        Same(have.stamp, want.stamp, "stamp" + of);
+        Same(have.scale, want.scale, "scale" + of);
+        Same(have.fill_flags, want.fill_flags, "fill and flags" + of);
+      }
+    }
+    size_t lists = 0;
+    for (const auto& [id, request] : model.requests) {
+      const LedgerView view = ledger.View(id);
+      for (uint32_t pool = 0; pool < 2; ++pool) {
+        const auto& want = view.expectations[pool];
+        if (want.empty()) continue;
+        ++lists;
+        const auto& have = anew.lists[{id.word(), pool}];
+        Same(have.size(), want.size(), "entries anew");
+        for (size_t at = 0; at < want.size(); ++at) {
+          Same(have[at].page, want[at].page, "page anew");
+          Same(have[at].tag, want[at].tag, "tag anew");
+          Same(have[at].stamp, want[at].stamp, "stamp anew");
+        }
+      }
+    }
+    Same(anew.lists.size(), lists, "lists anew");
+    for (const auto& [row, req] : gate.rows) {
+      Same(anew.rows[row].word(), req.word(), "row " + std::to_string(row) + " anew");
+    }
   }
 
   FenceConfig config_;

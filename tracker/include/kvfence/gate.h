@@ -3,8 +3,8 @@
 // It takes journal batches in sequence, keeps expectations in chunks so that its memory follows
 // live pages (I-15), judges each launched step on the very arrays the kernels read, and answers
 // with one verdict word per row. A batch that is missing, repeated or damaged leaves the gate
-// `lost`: from then on every row is unverified (I-11). This gate runs the CPU backend; records and
-// tables are plain memory. Not thread-safe.
+// `lost`: from then on every row is unverified (I-11), until a snapshot comes. This gate runs the
+// CPU backend; records and tables are plain memory. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,14 @@ class Gate : public Journal::Immediate {
   Gate(const FenceConfig& config, RankId rank);
   ~Gate() override;
 
-  // Takes one batch: its deltas are on the device before the next Validate.
+  // Takes one batch: its deltas are on the device before the next Validate. A snapshot that isn't
+  // older than what the gate has replaces all of it.
   void Apply(const JournalBatch& batch);
+  // The feed is broken: lost, as after a batch that never came.
+  void Lose() { lost_ = true; }
+  // As built: nothing known, waiting for batch 1 of a new ledger. Passes in flight are unverified
+  // and store nothing any more.
+  void Restart();
   void Stamp(PoolId pool, uint32_t page, const PageRecord& record) override;
 
   // One judged pass, kept until Forget. `reasons` has one mask per row task of the plan.
@@ -42,6 +48,9 @@ class Gate : public Journal::Immediate {
   };
   // Judges the step's arrays; failing rows are harmless in them when it returns.
   const Pass& Validate(const StepEvent& event, const StepPlan& plan);
+  // Where no plan came for the step: each of the event's rows and pads is unverified, and harmless
+  // in the event's arrays. A pass like any other: row tasks in the event's order.
+  const Pass& Condemn(const StepEvent& event);
   // Makes further rows harmless before attention reads them.
   void Sanitise(StepId step, std::span<const uint32_t> row_tasks);
   // Rows that failed on the host since validate: confirm stores nothing for them.
@@ -53,8 +62,9 @@ class Gate : public Journal::Immediate {
   // its new findings.
   void ConfirmEarly(const std::function<void(const Pass&)>& f);
   bool Confirmed(StepId step) const;
-  // The row tasks of a pass that is still kept; empty when it isn't.
+  // The row tasks of a pass that is still kept, and their verdict words; empty when it isn't.
   std::span<const RowTask> Rows(StepId step) const;
+  std::span<const VerdictWord> Verdicts(StepId step) const;
   // The step has settled: its scratch may be used again.
   void Forget(StepId step);
 

@@ -14,6 +14,7 @@
 
 #include "kvfence/device_types.h"
 #include "kvfence/ledger.h"
+#include "kvfence/status.h"
 #include "kvfence/types.h"
 
 namespace kvfence {
@@ -39,10 +40,12 @@ static_assert(sizeof(JournalDelta) == 48);
 struct JournalBatch {
   uint64_t sequence = 0;  // 1, 2, 3 ...
   uint64_t step = 0;
-  uint64_t checksum = 0;  // over sequence, step and all deltas
+  uint64_t checksum = 0;  // over sequence, step, snapshot and all deltas
+  bool snapshot = false;  // the deltas are the ledger's whole state, for a gate that begins anew
   std::vector<JournalDelta> deltas;
 
   uint64_t ComputeChecksum() const;
+  bool Intact() const { return checksum == ComputeChecksum(); }
 };
 
 class Journal : public DeltaSink {
@@ -69,6 +72,10 @@ class Journal : public DeltaSink {
 
   // Closes the open batch for `step`. Valid until Settled(step) or a later one was called.
   const JournalBatch& Seal(StepId step);
+  // As Seal, but the batch is the ledger's whole state, which makes a lost gate whole again; what
+  // stood in the open batch is part of it. Refused, without any effect, where Ledger::Snapshot is.
+  // `step`: any step whose end frees the buffer, usually the last one that was retired.
+  Result<const JournalBatch*> SealSnapshot(const Ledger& ledger, StepId step);
   // The step has settled: its staging buffer may be used again.
   void Settled(StepId step);
 

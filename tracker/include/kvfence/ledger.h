@@ -146,6 +146,12 @@ class Ledger : public LedgerFacts {
   bool IsLaunched(StepId step) const;
   std::span<const LaunchedRow> Launched(StepId step) const;
 
+  // The whole state as deltas, for a gate that has nothing of it: pages that were ever issued or
+  // written, what living requests expect, row bindings, scale epochs. Refused (kFailedPrecondition,
+  // nothing told) while a launched step isn't retired: its writes stand in the books before they're
+  // certain.
+  Status Snapshot(DeltaSink* to) const;
+
   struct Counts {
     uint64_t ownership_changes = 0;
     uint64_t live_entries = 0;  // expectations held by live requests
