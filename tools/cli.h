@@ -48,6 +48,7 @@ int Fail(std::string_view verb, int code, const std::string& message);
 
 const Verb& RunVerb();
 const Verb& CheckVerb();
+const Verb& ShrinkVerb();
 const Verb& BugsVerb();
 const Verb& FaultsVerb();
 
