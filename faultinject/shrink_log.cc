@@ -342,7 +342,7 @@ Result<ShrunkLog> ShrinkLog(std::istream* in, const std::string& name,
   }
   const Key key = KeyOf(finding->violation, finding->req, report->pools);
   Shrinker shrinker(std::move(*header), std::move(events), key, options);
-  KVF_CHECK(shrinker.Begin(), "I-80 a log without what follows its finding still shows it");
+  KVF_CHECK(shrinker.Begin(), "I-100 a log without what follows its finding still shows it");
   shrinker.Run();
 
   ShrunkLog shrunk;
@@ -358,7 +358,7 @@ Result<ShrunkLog> ShrinkLog(std::istream* in, const std::string& name,
   std::istringstream again(shrunk.text);
   const Result<CheckReport> holds = CheckLog(&again, "shrunk", {.truth = false});
   KVF_CHECK(holds.ok() && const_cast<Result<CheckReport>&>(holds)->ok() && shrunk.line != 0,
-            "I-80 a shrunk log reports the finding and meets its own expectations");
+            "I-100 a shrunk log reports the finding and meets its own expectations");
   return shrunk;
 }
 

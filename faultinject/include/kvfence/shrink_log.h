@@ -7,7 +7,7 @@
 // something left out (a free of a page never issued, the end of a step never launched) goes with
 // it.
 //
-// Invariant: I-80, the result can be read, reports the finding, and its own `expect` lines hold.
+// Invariant: I-100, the result can be read, reports the finding, and its own `expect` lines hold.
 // The same log and options give the same bytes (I-20).
 #pragma once
 
