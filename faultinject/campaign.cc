@@ -10,6 +10,7 @@
 #include "episode.h"
 #include "kvfence/device_types.h"
 #include "kvfence/fault_kind.h"
+#include "reproducer.h"
 
 namespace kvfence {
 namespace {
@@ -141,7 +142,8 @@ class Campaign {
     if (!run->audit.empty()) report_.red.push_back("no-fault arm: " + run->audit);
     Add(*run);
     if (run->false_alarms != 0 && run->steps <= kLongestLog) {
-      Record(plan, "no_fault_arm.kvlog", true);
+      const std::string log = "no_fault_arm.kvlog";
+      if (Record(plan, log, true)) WriteSmallest(config().log_dir, log, hooks_.stop);
     }
     if (kinds_.empty() || Stopped()) return Status();
     return CleanArmWithoutFence(plan, options);
@@ -288,8 +290,10 @@ class Campaign {
         on.false_alarms != 0 || std::any_of(on.outcomes.begin(), on.outcomes.end(), IsBad);
     const std::string log = "run" + std::to_string(plan.number) + "_" + tally.kind + ".kvlog";
     const bool logged = bad && Record(plan, log, false);
+    const std::string small =
+        logged ? WriteSmallest(config().log_dir, log, hooks_.stop) : std::string();
     for (IncidentStory& story : on.stories) {
-      if (logged && IsBad(story.outcome)) story.log = log;
+      if (logged && IsBad(story.outcome)) story.log = small.empty() ? log : small;
       stories_.push_back(std::move(story));
     }
   }

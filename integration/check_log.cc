@@ -53,6 +53,7 @@ void PlayAll(EventLogReader* reader, Fence* fence, CheckTruth* truth, Expectatio
 
 Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
   FenceConfig config = reader->config();
+  if (options.on_header) options.on_header(config);
   if (options.level) config.level = *options.level;
   config.disabled = config.disabled + options.disabled;
   config.judge_afresh = true;
@@ -68,6 +69,12 @@ Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
   Fence* const live = fence.value().get();
   expectations.set_names([live](NameId name) { return live->NameOf(name); });
   CheckTruth truth(config);
+  if (options.on_wrong_read) {
+    truth.set_on_wrong([&](WrongRead wrong) {
+      wrong.line = expectations.line();
+      options.on_wrong_read(wrong);
+    });
+  }
   CheckReport report;
   for (const PoolConfig& pool : config.pools) report.pools.push_back(pool.name);
   PlayAll(reader, live, options.truth ? &truth : nullptr, &expectations, &report);

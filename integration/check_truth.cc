@@ -51,7 +51,9 @@ void CheckTruth::OnRetire(StepId step, RankId rank, std::span<const RowResult> r
     const bool wrong = std::ranges::any_of(parts, [](const auto* row) { return row->wrong; });
     const bool counted = std::ranges::any_of(parts, [](const auto* row) { return row->counted; });
     if (!wrong || counted) continue;
-    wrong_ += parts.front()->tokens;
+    const Rank::LaunchedRow& first = *parts.front();
+    wrong_ += first.tokens;
+    if (on_wrong_) on_wrong_({0, step, first.row, first.req, first.tokens});
     for (Rank::LaunchedRow* row : parts) row->counted = true;
   }
   const auto failed = [&](Row row) {

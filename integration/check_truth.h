@@ -13,8 +13,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "kvfence/check_log.h"
 #include "kvfence/config.h"
 #include "kvfence/event_log.h"
 #include "kvfence/settlement.h"
@@ -53,6 +55,9 @@ class CheckTruth {
   // After the fence settled.
   void OnRetire(StepId step, RankId rank, std::span<const RowResult> rows);
 
+  // Called by OnRetire for each row that was published and had read wrongly; lines are unknown
+  // here.
+  void set_on_wrong(std::function<void(WrongRead)> on_wrong) { on_wrong_ = std::move(on_wrong); }
   // Tokens of published rows that read wrongly, up to now.
   uint64_t wrong_reads_published() const { return wrong_; }
 
@@ -60,6 +65,7 @@ class CheckTruth {
   class Rank;
   FenceConfig config_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::function<void(WrongRead)> on_wrong_;
   uint64_t wrong_ = 0;
 };
 

@@ -26,6 +26,7 @@ class Expectations : public EventSink {
 
   // The line whose event is being played.
   void set_line(uint64_t line) { line_ = line; }
+  uint64_t line() const { return line_; }
   // How requests are named; set once the fence lives (violations before it name none).
   void set_names(std::function<std::string_view(NameId)> name_of) { name_of_ = std::move(name_of); }
 

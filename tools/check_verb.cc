@@ -6,78 +6,28 @@
 #include <absl/flags/flag.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli.h"
+#include "followed_log.h"
+#include "interrupt.h"
 #include "kvfence/backend.h"
 #include "kvfence/check_log.h"
+#include "log_words.h"
 #include "shared_flags.h"
+
+ABSL_FLAG(bool, follow, false,
+          "go on reading while the log is being written, and tell findings as they come; Ctrl-C "
+          "ends it with the summary");
 
 namespace kvfence::tools {
 namespace {
-
-constexpr const char* kRed = "\x1b[31m";
-constexpr const char* kGreen = "\x1b[32m";
-constexpr const char* kPlain = "\x1b[0m";
-
-// A text from a log as part of one line: its bytes don't steer the terminal, its length is bounded.
-std::string Printable(std::string_view text) {
-  constexpr size_t kShown = 400;
-  std::string out;
-  for (const char c : text.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      char code[8];
-      std::snprintf(code, sizeof(code), "\\x%02x", byte);
-      out += code;
-    } else {
-      out += c;
-    }
-  }
-  if (text.size() > kShown) out += "... (" + std::to_string(text.size()) + " bytes)";
-  return out;
-}
-
-void Add(std::string* text, std::string_view name, int64_t value) {
-  if (value >= 0) *text += " " + std::string(name) + " " + std::to_string(value);
-}
-
-void AddPool(std::string* text, const CheckReport& report, int64_t pool) {
-  if (pool < 0 || report.pools.size() < 2) return;
-  *text += " pool " + Printable(report.pools[static_cast<size_t>(pool)]);
-}
-
-std::string Words(const LoggedViolation& logged, const CheckReport& report) {
-  const Violation& v = logged.violation;
-  std::string text(ReasonName(v.reason));
-  if (!logged.req.empty()) text += " req " + Printable(logged.req);
-  if (v.page != -1) text += " page " + std::to_string(v.page);
-  Add(&text, "at", v.at);
-  AddPool(&text, report, v.pool);
-  Add(&text, "row", v.row);
-  Add(&text, "step", v.step);
-  if (v.expected != v.found) {
-    text += ": expected " + std::to_string(v.expected) + ", found " + std::to_string(v.found);
-  }
-  return text;
-}
-
-std::string Words(const LoggedExpect& logged, const CheckReport& report) {
-  const LogExpect& e = logged.expect;
-  if (e.clean) return "expected clean, but violations were reported that no expect line covers";
-  std::string text = "expected " + std::string(ReasonName(e.reason));
-  if (!logged.req.empty()) text += " req " + Printable(logged.req);
-  if (e.page) text += " page " + std::to_string(e.page->value());
-  if (e.at) text += " at " + std::to_string(*e.at);
-  if (e.pool) AddPool(&text, report, static_cast<int64_t>(e.pool->value()));
-  if (e.row) text += " row " + std::to_string(e.row->value());
-  if (e.step) text += " step " + std::to_string(e.step->value());
-  return text + ", which was not reported";
-}
 
 bool Same(const LoggedViolation& a, const LoggedViolation& b) {
   const Violation &x = a.violation, &y = b.violation;
@@ -86,12 +36,17 @@ bool Same(const LoggedViolation& a, const LoggedViolation& b) {
          x.expected == y.expected && x.found == y.found && a.req == b.req;
 }
 
-// Violations and unmet expectations in the order of their lines, then the sum.
-void PrintPeople(const std::string& name, const CheckReport& report, bool fancy, std::FILE* out) {
+void PrintLine(const std::string& name, uint64_t line, const std::string& text, std::FILE* out) {
+  std::fprintf(out, "%s:%llu: %s\n", name.c_str(), static_cast<unsigned long long>(line),
+               text.c_str());
+}
+
+// Violations and unmet expectations in the order of their lines.
+void PrintFindings(const std::string& name, const CheckReport& report, bool fancy, std::FILE* out) {
   std::vector<std::pair<uint64_t, std::string>> lines;
   auto unexpected = report.unexpected.begin();
   for (const LoggedViolation& violation : report.violations) {
-    std::string text = Words(violation, report);
+    std::string text = Words(violation, report.pools);
     if (unexpected != report.unexpected.end() && Same(*unexpected, violation)) {
       ++unexpected;
       if (fancy) text = kRed + text + kPlain;
@@ -101,19 +56,19 @@ void PrintPeople(const std::string& name, const CheckReport& report, bool fancy,
     lines.emplace_back(violation.line, std::move(text));
   }
   for (const LoggedExpect& expect : report.unmet) {
-    const std::string text = Words(expect, report);
+    const std::string text = Words(expect, report.pools);
     lines.emplace_back(expect.line, fancy ? kRed + text + kPlain : text);
   }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [line, text] : lines) {
-    std::fprintf(out, "%s:%llu: %s\n", name.c_str(), static_cast<unsigned long long>(line),
-                 text.c_str());
-  }
+  for (const auto& [line, text] : lines) PrintLine(name, line, text, out);
   if (report.violations_not_kept != 0) {
     std::fprintf(out, "%s: %llu more unexpected violations, not listed\n", name.c_str(),
                  static_cast<unsigned long long>(report.violations_not_kept));
   }
+}
+
+void PrintSum(const std::string& name, const CheckReport& report, bool fancy, std::FILE* out) {
   if (!report.error.empty()) std::fprintf(stderr, "%s\n", Printable(report.error).c_str());
   std::fprintf(out,
                "%s: %llu events, %zu violations (%zu unexpected), %zu unmet expectations, "
@@ -142,7 +97,51 @@ Judged CheckOne(const std::string& name, const CheckOptions& options, std::FILE*
     return {kExitUsage, ""};
   }
   const CheckReport& report = *checked;
-  PrintPeople(name == "-" ? "stdin" : name, report, IsFancy(fileno(people)), people);
+  const std::string shown = name == "-" ? "stdin" : name;
+  const bool fancy = IsFancy(fileno(people));
+  PrintFindings(shown, report, fancy, people);
+  PrintSum(shown, report, fancy, people);
+  return {report.exit_code(), report.ToJson()};
+}
+
+// Plays a log while it's being written: findings are told as they come, until the log's writer or
+// Ctrl-C ends it.
+Judged FollowOne(const std::string& name, CheckOptions options, std::FILE* people) {
+  const std::string shown = name == "-" ? "stdin" : name;
+  const std::atomic<bool>& stop = StopOnInterrupt();
+  Result<std::unique_ptr<FollowedLog>> opened = FollowedLog::Open(name, stop);
+  if (!opened.ok()) {
+    std::fprintf(stderr, "%s\n", Printable(opened.status().message()).c_str());
+    return {kExitUsage, ""};
+  }
+  FollowedLog& log = **opened;
+  std::vector<std::string> pools;
+  options.more = [&] { return log.More(); };
+  options.on_header = [&](const FenceConfig& config) {
+    for (const PoolConfig& pool : config.pools) pools.push_back(pool.name);
+    std::fprintf(stderr, "following %s, Ctrl-C ends it\n", Printable(shown).c_str());
+  };
+  options.on_violation = [&](uint64_t line, const Violation& violation, std::string_view req) {
+    PrintLine(shown, line, Words(LoggedViolation{line, violation, std::string(req)}, pools),
+              people);
+    std::fflush(people);
+  };
+  Result<CheckReport> checked = CheckLog(log.stream(), shown, options);
+  if (!checked.ok()) {
+    const std::string& why = log.trouble().empty() ? checked.status().message() : log.trouble();
+    std::fprintf(stderr, "%s\n", Printable(why).c_str());
+    return {kExitUsage, ""};
+  }
+  CheckReport& report = *checked;
+  if (stop && report.cut_off) {  // its writer is in the middle of a line, which is no mistake
+    report.error.clear();
+    report.cut_off = false;
+  }
+  if (!log.trouble().empty()) report.error = log.trouble();
+  for (const LoggedExpect& unmet : report.unmet) {
+    PrintLine(shown, unmet.line, Words(unmet, report.pools), people);
+  }
+  PrintSum(shown, report, IsFancy(fileno(people)), people);
   return {report.exit_code(), report.ToJson()};
 }
 
@@ -181,11 +180,15 @@ int RunCheck(const std::vector<std::string>& words) {
   if (backend != "cpu") {
     return Fail("check", kExitUsage, "--backend must be cpu or cuda, got '" + backend + "'");
   }
-  const bool json = absl::GetFlag(FLAGS_json);
+  const bool json = absl::GetFlag(FLAGS_json), follow = absl::GetFlag(FLAGS_follow);
+  if (follow && words.size() > 1) {
+    return Fail("check", kExitUsage, "--follow takes one LOG, got " + std::to_string(words.size()));
+  }
   std::vector<Judged> judged;
   int code = kExitClean;
   for (const std::string& name : words) {
-    judged.push_back(CheckOne(name, options, json ? stderr : stdout));
+    std::FILE* const people = json ? stderr : stdout;
+    judged.push_back(follow ? FollowOne(name, options, people) : CheckOne(name, options, people));
     code = std::max(code, judged.back().code);
   }
   if (json) PrintJson(judged, code);
@@ -201,12 +204,14 @@ const Verb& CheckVerb() {
       "plays event logs and reports what the fence finds in them",
       "A log (.kvlog) is what an engine recorded, a reproducer, or a scenario written by hand:\n"
       "docs/events.md is its language. A log without `expect` lines is ok when nothing is found;\n"
-      "with them, when each is met and nothing else is found. - reads standard input.\n\n"
+      "with them, when each is met and nothing else is found. - reads standard input.\n"
+      "With --follow a log that shrinks, or whose name goes to another file, is an error.\n\n"
       "examples:\n"
       "  kvfence check engine.kvlog\n"
       "  kvfence check --level=audit one.kvlog two.kvlog\n"
-      "  kvfence check --json bug.kvlog | jq .violations\n",
-      {"level", "backend", "json"},
+      "  kvfence check --json bug.kvlog | jq .violations\n"
+      "  kvfence check --follow engine.kvlog\n",
+      {"level", "follow", "backend", "json"},
       RunCheck};
   return kVerb;
 }

@@ -103,7 +103,7 @@ std::string HelpOf(const Verb& verb) {
     const absl::CommandLineFlag* flag =
         absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
     if (flag == nullptr) continue;
-    std::string left = "  --" + std::string(name);
+    std::string left = (name.size() == 1 ? "  -" : "  --") + std::string(name);
     if (!flag->IsOfType<bool>()) left += "=" + flag->DefaultValue();
     if (left.size() < 26) left.resize(26, ' ');
     text += left + "  " + flag->Help() + "\n";

@@ -48,6 +48,8 @@ int Fail(std::string_view verb, int code, const std::string& message);
 
 const Verb& RunVerb();
 const Verb& CheckVerb();
+const Verb& ShrinkVerb();
+const Verb& BugsVerb();
 const Verb& FaultsVerb();
 
 }  // namespace kvfence::tools

@@ -10,7 +10,8 @@ namespace kvfence::tools {
 namespace {
 
 const std::vector<const Verb*>& Verbs() {
-  static const std::vector<const Verb*> kVerbs = {&RunVerb(), &CheckVerb(), &FaultsVerb()};
+  static const std::vector<const Verb*> kVerbs = {&RunVerb(), &CheckVerb(), &ShrinkVerb(),
+                                                  &BugsVerb(), &FaultsVerb()};
   return kVerbs;
 }
 
@@ -28,6 +29,8 @@ std::string Overview() {
       "  kvfence run                              the main job, about a minute\n"
       "  kvfence run --seed=7 --requests=300 --json\n"
       "  kvfence check engine.kvlog               play a log that an engine recorded\n"
+      "  kvfence shrink engine.kvlog -o s.kvlog   the smallest log with the same finding\n"
+      "  kvfence bugs                             what it says to real bugs\n"
       "  kvfence faults                           what can be injected\n"
       "\nEvery verb takes --json. NO_COLOR is honoured.\n" +
       std::string(kExitCodes);

@@ -1,10 +1,7 @@
 // `kvfence run`: the main job. Traffic, faults, and what became of each.
 #include <absl/flags/flag.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +10,7 @@
 
 #include "atomic_file.h"
 #include "cli.h"
+#include "interrupt.h"
 #include "kvfence/backend.h"
 #include "kvfence/campaign.h"
 #include "kvfence/check.h"
@@ -27,13 +25,6 @@
 
 namespace kvfence::tools {
 namespace {
-
-std::atomic<bool> g_stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
-
-void OnInterrupt(int) {
-  if (g_stop.exchange(true)) std::_Exit(130);  // the second time: at once
-}
 
 void ShowProgress(ProgressLine& line, const CampaignProgress& p) {
   if (!line.Due()) return;
@@ -122,12 +113,10 @@ int Run(const std::vector<std::string>& words) {
   const std::string command = CommandOf(config.campaign);
   std::fprintf(stderr, "%s\n", command.c_str());
 
-  std::signal(SIGINT, OnInterrupt);
-  std::signal(SIGTERM, OnInterrupt);
   ProgressLine line(IsFancy(fileno(stderr)));
   CampaignHooks hooks;
   hooks.progress = [&](const CampaignProgress& progress) { ShowProgress(line, progress); };
-  hooks.stop = &g_stop;
+  hooks.stop = &StopOnInterrupt();
   Serving serving;
   if (Status status = Serve(config, &hooks, &serving); !status.ok()) {
     return Fail("run", kExitEnvironment, "--metrics_port: " + status.message());

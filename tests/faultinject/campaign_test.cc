@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kvfence/check_log.h"
 #include "kvfence/fault_kind.h"
 
 namespace kvfence {
@@ -174,11 +175,20 @@ TEST(Campaign, ABadOutcomeLeavesALog) {
   const CampaignReport report = MustRun(config);
   ASSERT_FALSE(report.stories.empty());
   EXPECT_EQ(report.stories[0].outcome, Outcome::kMissed);
-  ASSERT_FALSE(report.stories[0].log.empty());
-  std::ifstream log(folder + "/" + report.stories[0].log);
-  std::string header;
-  ASSERT_TRUE(std::getline(log, header));
-  EXPECT_THAT(header, HasSubstr("kvfence_log"));
+  // The smallest log, and beside it the whole one; both show what the missing check would answer.
+  const std::string small = report.stories[0].log;
+  ASSERT_THAT(small, ::testing::EndsWith(".min.kvlog"));
+  const std::string whole = small.substr(0, small.size() - 10) + ".kvlog";
+  Result<CheckReport> played = CheckLogFile(folder + "/" + small);
+  ASSERT_TRUE(played.ok()) << played.status().message();
+  EXPECT_TRUE(played->ok()) << played->ToJson();
+  ASSERT_FALSE(played->violations.empty());
+  EXPECT_EQ(played->violations[0].violation.reason, Reason::kRowTail);
+  EXPECT_LT(played->events, 20u);
+  played = CheckLogFile(folder + "/" + whole);
+  ASSERT_TRUE(played.ok()) << played.status().message();
+  EXPECT_EQ(played->violations[0].violation.reason, Reason::kRowTail);
+  EXPECT_GT(played->events, 100u);
   std::filesystem::remove_all(folder);
 }
 

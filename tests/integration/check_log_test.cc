@@ -143,9 +143,17 @@ TEST(CheckLog, TruthCountsWhatALowerLevelLetsThrough) {
   EXPECT_EQ(full.wrong_reads_published, 0u);
   CheckOptions map;
   map.level = Level::kMap;
+  std::vector<WrongRead> heard;
+  map.on_wrong_read = [&](const WrongRead& wrong) { heard.push_back(wrong); };
   const CheckReport low = Check(log, map);
   EXPECT_EQ(low.violations.size(), 0u) << low.ToJson();
   EXPECT_EQ(low.wrong_reads_published, 1u);
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0].line, 11u);
+  EXPECT_EQ(heard[0].step, StepId(2));
+  EXPECT_EQ(heard[0].row, Row(0));
+  EXPECT_EQ(heard[0].tokens, 1u);
+  EXPECT_EQ(heard[0].req.incarnation(), 1u);
 }
 
 TEST(CheckLog, ACutLogIsCheckedUpToTheCut) {

@@ -20,13 +20,26 @@
 
 namespace kvfence {
 
+// A row that was published although it read what isn't its own: the ground truth's word.
+struct WrongRead {
+  uint64_t line = 0;  // of the `retire` that published it
+  StepId step;
+  Row row;
+  RequestId req;
+  uint64_t tokens = 0;
+};
+
 struct CheckOptions {
   std::optional<Level> level{};  // instead of the header's
   CheckSet disabled{};           // checks taken out, to see what only they find
   bool truth = true;             // count wrong reads that were published
   std::function<bool()> more{};  // as EventLogReaderOptions
+  // Called once the header has been read, with what it says.
+  std::function<void(const FenceConfig&)> on_header{};
   // Called for each violation as it's found, with its line and the request's name.
   std::function<void(uint64_t line, const Violation&, std::string_view req)> on_violation{};
+  // Called for each wrong read that is published, after the violations that its line reported.
+  std::function<void(const WrongRead&)> on_wrong_read{};
   std::vector<EventSink*> sinks{};  // further sinks of the fence
 };
 

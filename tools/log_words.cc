@@ -1,0 +1,66 @@
+#include "log_words.h"
+
+#include <cstdint>
+#include <cstdio>
+
+namespace kvfence::tools {
+
+std::string Printable(std::string_view text) {
+  constexpr size_t kShown = 400;
+  std::string out;
+  for (const char c : text.substr(0, kShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      char code[8];
+      std::snprintf(code, sizeof(code), "\\x%02x", byte);
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  if (text.size() > kShown) out += "... (" + std::to_string(text.size()) + " bytes)";
+  return out;
+}
+
+namespace {
+
+void Add(std::string* text, std::string_view name, int64_t value) {
+  if (value >= 0) *text += " " + std::string(name) + " " + std::to_string(value);
+}
+
+void AddPool(std::string* text, const std::vector<std::string>& pools, int64_t pool) {
+  if (pool < 0 || pools.size() < 2) return;
+  *text += " pool " + Printable(pools[static_cast<size_t>(pool)]);
+}
+
+}  // namespace
+
+std::string Words(const LoggedViolation& logged, const std::vector<std::string>& pools) {
+  const Violation& v = logged.violation;
+  std::string text(ReasonName(v.reason));
+  if (!logged.req.empty()) text += " req " + Printable(logged.req);
+  if (v.page != -1) text += " page " + std::to_string(v.page);
+  Add(&text, "at", v.at);
+  AddPool(&text, pools, v.pool);
+  Add(&text, "row", v.row);
+  Add(&text, "step", v.step);
+  if (v.expected != v.found) {
+    text += ": expected " + std::to_string(v.expected) + ", found " + std::to_string(v.found);
+  }
+  return text;
+}
+
+std::string Words(const LoggedExpect& logged, const std::vector<std::string>& pools) {
+  const LogExpect& e = logged.expect;
+  if (e.clean) return "expected clean, but violations were reported that no expect line covers";
+  std::string text = "expected " + std::string(ReasonName(e.reason));
+  if (!logged.req.empty()) text += " req " + Printable(logged.req);
+  if (e.page) text += " page " + std::to_string(e.page->value());
+  if (e.at) text += " at " + std::to_string(*e.at);
+  if (e.pool) AddPool(&text, pools, static_cast<int64_t>(e.pool->value()));
+  if (e.row) text += " row " + std::to_string(e.row->value());
+  if (e.step) text += " step " + std::to_string(e.step->value());
+  return text + ", which was not reported";
+}
+
+}  // namespace kvfence::tools
