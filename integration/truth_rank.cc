@@ -137,6 +137,31 @@ void CheckTruth::Rank::On(const CowEvent& e) {
   Map(req, pool, e.at, std::move(cell), number);
 }
 
+// Rejected tokens are void, so what comes in their place is the first content there, also for an
+// index entry that is made between. Of shared and named pages others still expect all they held.
+void CheckTruth::Rank::On(const TrimEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  for (const Launch& launch : launches_) {
+    for (const LaunchedRow& row : launch.rows) {
+      // Its tokens stay, on top of those that are kept: the length isn't `tokens`.
+      if (e.step && launch.step > *e.step && row.req == Resolve(e.req)) return;
+    }
+  }
+  for (uint32_t pool = 0; pool < req->pools.size(); ++pool) {
+    const uint64_t size = PoolOf(pool).page_size;
+    if (PoolOf(pool).kind != PoolKind::kKv) continue;
+    std::vector<Mapping>& list = req->pools[pool];
+    for (uint64_t at = e.tokens / size; at < list.size(); ++at) {
+      const CellPtr& cell = list[at].cell;
+      const Page* const page = cell == nullptr ? nullptr : PageOf(pool, list[at].page);
+      if (page == nullptr || page->cell != cell || cell.use_count() != 2) continue;
+      const auto kept = static_cast<uint32_t>(at == e.tokens / size ? e.tokens % size : 0);
+      cell->runs.Put(kept, static_cast<uint32_t>(size) - kept, 0);
+    }
+  }
+}
+
 void CheckTruth::Rank::On(const DropEvent& e) {
   Request* const req = Living(e.req);
   if (req == nullptr) return;

@@ -28,6 +28,7 @@ class CheckTruth::Rank {
   void On(const ShareEvent& e);
   void On(const ForkEvent& e);
   void On(const CowEvent& e);
+  void On(const TrimEvent& e);
   void On(const DropEvent& e);
   void On(const ReleaseEvent& e);
   void On(const PublishEvent& e);

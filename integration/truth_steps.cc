@@ -28,12 +28,17 @@ bool Overlaps(uint32_t first, uint32_t n, uint32_t other, uint32_t m) {
 
 // The id under which the request's own slots are filled, noted as what it expects there. Slots that
 // were filled before, and cells of others, make a cell of its own: who shared the old one still
-// expects the old content.
+// expects the old content. A cell whose owner has left it is its next writer's: index entries and
+// those who found them wait for what he writes.
 uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool, uint64_t at,
                                       uint32_t first, uint32_t n, int64_t number) {
   Mapping* const mapping = At(req, pool, at);
   if (mapping == nullptr) return next_id_++;
   CellPtr cell = mapping->cell;
+  if (cell->owner != id) {
+    const Mapping* const owners = At(cell->owner ? Living(cell->owner) : nullptr, pool, at);
+    if (owners == nullptr || owners->cell != cell) cell->owner = id;
+  }
   if (cell->owner != id || cell->runs.Touches(first, n)) {
     CellPtr own = NewCell(id);
     own->runs = cell->runs;
