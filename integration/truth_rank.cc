@@ -218,7 +218,7 @@ void CheckTruth::Rank::On(const UnpinEvent& e) {
     for (const Written& w : found->second.brought) {
       Outside(found->second.pool, w.page, [&](Page* page) {
         for (const RunList::Run& run : page->runs.Slice(w.first, w.n)) {
-          if (w.id == 0 || run.id == w.id) page->runs.Put(run.first, run.n, 0);
+          if (run.id == w.id) page->runs.Put(run.first, run.n, 0);
         }
       });
     }
@@ -276,8 +276,6 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
   if (e.first >= size || e.n == 0) return;
   const auto first = static_cast<uint32_t>(e.first);
   const auto n = static_cast<uint32_t>(std::min(e.n, size - e.first));
-  const auto pin = pins_.find(e.xfer.value());
-  if (pin != pins_.end()) pin->second.brought.push_back({0, first, n, e.page.value(), 0});
   Outside(pool, e.page.value(), [&](Page* page) {
     if (e.as.key) {
       const CellPtr cell = KeyCell(*e.as.key);
@@ -299,6 +297,18 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
       page->runs.Put(first, n, 0);
     }
   });
+  Bring(e.xfer, pool, e.page.value(), first, n);
+}
+
+// Notes what a copy has put into a page: if it fails, that is void, and nothing else.
+void CheckTruth::Rank::Bring(NameId xfer, uint32_t pool, int64_t number, uint32_t first,
+                             uint32_t n) {
+  const auto pin = pins_.find(xfer.value());
+  const Page* const page = PageOf(pool, number);
+  if (pin == pins_.end() || page == nullptr) return;
+  for (const RunList::Run& run : page->runs.Slice(first, n)) {
+    pin->second.brought.push_back({space_of_[pool], run.first, run.n, number, run.id});
+  }
 }
 
 void CheckTruth::Rank::On(const ReadEvent& e) {
@@ -313,11 +323,8 @@ void CheckTruth::Rank::On(const CopyEvent& e) {
   if (from == nullptr) return;
   const RunList carried = from->runs;
   const uint64_t size = PoolOf(e.to_pool.value()).page_size;
-  const auto pin = pins_.find(e.xfer.value());
-  if (pin != pins_.end()) {
-    pin->second.brought.push_back({0, 0, static_cast<uint32_t>(size), e.to.value(), 0});
-  }
   Outside(e.to_pool.value(), e.to.value(), [&](Page* page) { page->runs = carried; });
+  Bring(e.xfer, e.to_pool.value(), e.to.value(), 0, static_cast<uint32_t>(size));
 }
 
 }  // namespace kvfence

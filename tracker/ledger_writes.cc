@@ -55,7 +55,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   if (event.n == 0) return {};
   CheckSum(*stamp, event.sum, pool, event.page);
   const bool nobodys = !event.as.req && !event.as.key;
-  if (nobodys && !content_.AnyValid(p)) return {};  // an empty page that is zeroed stays empty
+  // An empty page that is zeroed stays empty; what a copy has brought so far makes it none.
+  if (nobodys && !content_.AnyValid(p) && p.stamp == kNoStamp) return {};
   if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
   if (pinned && !nobodys) {
     // It counts when the copy has ended well.
