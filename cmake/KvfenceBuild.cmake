@@ -17,8 +17,25 @@ endif()
 if(KVFENCE_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVFENCE_SANITIZE}>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
-    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
+    # A tenth of the compile time for what ASan stops anyway (null), or finds better (object-size):
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,object-size,vptr>)
   add_link_options(-fsanitize=${KVFENCE_SANITIZE})
+endif()
+
+# The standard library's heavy headers, compiled once, in the builds that only test: a third of a
+# sanitizer build went into parsing them. The release build has none, so a header that a source
+# forgot to include is missed there, and by kvf_check_headers.
+if(KVFENCE_PCH)
+  add_compile_options(  # what ccache asks for before it keeps such objects
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/std_headers.cc CONTENT "// Only its headers count.\n")
+  add_library(kvfence_std_headers OBJECT ${CMAKE_BINARY_DIR}/std_headers.cc)
+  target_link_libraries(kvfence_std_headers PRIVATE kvfence_flags)
+  set_target_properties(kvfence_std_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_precompile_headers(kvfence_std_headers PRIVATE <algorithm> <deque> <functional> <map>
+    <memory> <optional> <span> <string> <string_view> <unordered_map> <utility> <vector>)
 endif()
 
 # kvf_layer(NAME DEPS a b ...): library kvfence_NAME (alias kvfence::NAME) of all *.cc here, public
@@ -31,6 +48,9 @@ function(kvf_layer name)
     set(scope PUBLIC)
     target_link_libraries(kvfence_${name} PRIVATE kvfence_flags ${ARG_PRIVATE_DEPS})
     set_target_properties(kvfence_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    if(KVFENCE_PCH)
+      target_precompile_headers(kvfence_${name} REUSE_FROM kvfence_std_headers)
+    endif()
   else()
     add_library(kvfence_${name} INTERFACE)
     set(scope INTERFACE)

@@ -103,7 +103,9 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
   e.reach_tile = uint64_t{1} << rng.Below(4);
   if (plan->kind != nullptr && plan->kind->name == "row_tail")
     e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
-  e.abort_per_mille = rng.Chance(1, 2) ? rng.Between(10, 150) : 0;
+  // A trace that was given says all that its clients did: none of its requests is taken back.
+  const uint64_t taken_back = rng.Chance(1, 2) ? rng.Between(10, 150) : 0;
+  e.abort_per_mille = generated ? taken_back : 0;
   e.policy = config.policy;
   e.max_steps = plan->kind == nullptr ? config.steps : 0;
   e.judge_raw = plan->kind != nullptr;

@@ -50,6 +50,7 @@ Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
   FenceConfig config = reader->config();
   if (options.level) config.level = *options.level;
   config.disabled = config.disabled + options.disabled;
+  config.judge_afresh = true;
   Expectations expectations(options);
   std::vector<EventSink*> sinks{&expectations};
   sinks.insert(sinks.end(), options.sinks.begin(), options.sinks.end());

@@ -42,6 +42,8 @@ void Fence::Impl::Report(const Violation& violation) {
   if (violation.step >= 0) {
     OpenStep* open = FindOpen(StepId(static_cast<uint64_t>(violation.step)));
     if (open != nullptr) open->violations.push_back(violation);
+  } else if (kContentReasons.Has(violation.reason)) {
+    suspect_pages.push_back(violation);
   }
   for (EventSink* sink : sinks) sink->OnViolation(violation);
 }

@@ -1,4 +1,7 @@
 // What a fence refuses to start with, and the start-up geometry check.
+#include <optional>
+#include <utility>
+
 #include "fence_impl.h"
 
 namespace kvfence {
@@ -38,19 +41,34 @@ Violation Geometry(size_t pool, uint64_t expected, uint64_t found) {
   return v;
 }
 
-// The largest byte offset that index arithmetic of the given width can hold without wrapping.
-uint64_t Largest(uint64_t bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
+// How many places an index of that many bits can tell apart (a signed one of 32 has 31).
+uint64_t Places(uint64_t bits) { return bits >= 64 ? ~uint64_t{0} : uint64_t{1} << bits; }
 
-// pages * page_bytes, or all ones where 64 bits don't hold it.
-uint64_t Bytes(const PoolConfig& pool) {
-  const uint64_t page_bytes = pool.page_bytes.value_or(0);
-  if (page_bytes != 0 && pool.pages > ~uint64_t{0} / page_bytes) return ~uint64_t{0};
-  return pool.pages * page_bytes;
+// What the pool's arithmetic multiplies page indices up to: bytes, or slots where those aren't
+// said. All ones where 64 bits don't hold it.
+uint64_t Extent(const PoolConfig& pool, uint64_t unit) {
+  if (unit != 0 && pool.pages > ~uint64_t{0} / unit) return ~uint64_t{0};
+  return pool.pages * unit;
+}
+uint64_t Bytes(const PoolConfig& pool) { return Extent(pool, pool.page_bytes.value_or(0)); }
+
+// Pools of one space name the same memory by the same ids, so a page must be as large for all of
+// them. They may cut it into different numbers of tokens only where its bytes are said.
+std::optional<std::pair<uint64_t, uint64_t>> SizesDisagree(const PoolConfig& a,
+                                                           const PoolConfig& b) {
+  if (a.space.empty() || a.space != b.space) return std::nullopt;
+  const bool bytes = a.page_bytes && b.page_bytes;
+  if (!bytes && (a.kind != PoolKind::kKv || b.kind != PoolKind::kKv)) return std::nullopt;
+  const uint64_t of_a = bytes ? *a.page_bytes : a.page_size;
+  const uint64_t of_b = bytes ? *b.page_bytes : b.page_size;
+  if (of_a == of_b) return std::nullopt;
+  return std::pair(of_a, of_b);
 }
 
 bool Overlap(const PoolConfig& a, const PoolConfig& b) {
   if (!a.base || !b.base || Bytes(a) == 0 || Bytes(b) == 0) return false;
-  if (!a.space.empty() && a.space == b.space) return false;  // the same pages, on purpose
+  // The same pages on purpose, if they begin at the same place.
+  if (!a.space.empty() && a.space == b.space && *a.base == *b.base) return false;
   return *a.base < *b.base ? *b.base - *a.base < Bytes(a) : *a.base - *b.base < Bytes(b);
 }
 
@@ -79,18 +97,19 @@ std::vector<Violation> CheckGeometry(const FenceConfig& config) {
   std::vector<Violation> found;
   for (size_t i = 0; i < config.pools.size(); ++i) {
     const PoolConfig& pool = config.pools[i];
-    const uint64_t bytes = Bytes(pool);
-    if (pool.index_bits && bytes > Largest(*pool.index_bits)) {
-      found.push_back(Geometry(i, Largest(*pool.index_bits), bytes));
+    const uint64_t extent = Extent(pool, pool.page_bytes.value_or(pool.page_size));
+    const uint64_t end = pool.base.value_or(0) + Bytes(pool);
+    if (pool.index_bits && extent > Places(*pool.index_bits)) {
+      found.push_back(Geometry(i, Places(*pool.index_bits), extent));
+    } else if (end < pool.base.value_or(0)) {
+      found.push_back(Geometry(i, ~uint64_t{0}, end));  // addresses wrap
     }
     for (size_t j = 0; j < i; ++j) {
       const PoolConfig& other = config.pools[j];
-      if (Overlap(pool, other)) found.push_back(Geometry(i, *other.base, *pool.base));
-      // Groups of one id space may cut a page into different numbers of tokens, but the page itself
-      // must be as large for all of them, or equal ids are different bytes.
-      if (!pool.space.empty() && pool.space == other.space && pool.page_bytes && other.page_bytes &&
-          *pool.page_bytes != *other.page_bytes) {
-        found.push_back(Geometry(i, *other.page_bytes, *pool.page_bytes));
+      if (const auto sizes = SizesDisagree(other, pool)) {
+        found.push_back(Geometry(i, sizes->first, sizes->second));
+      } else if (Overlap(pool, other)) {
+        found.push_back(Geometry(i, *other.base, *pool.base));
       }
     }
   }

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,17 @@ class Fence::Impl {
     std::unique_ptr<Ledger> ledger;
     std::unique_ptr<Gate> gate;
     std::vector<StepId> launched;  // not retired on this rank, oldest first
+    uint64_t retired = 0;          // 1 + the newest step that has
+    // Found before the step's confirm was said: reported there.
+    std::vector<Violation> found_early;
   };
   // A step of which at least one rank is launched and not all are retired.
   struct OpenStep {
     StepId step;
-    bool settled = false;  // its rows' fate over all ranks is decided
+    bool decided = false;  // its rows' fate over all ranks
     std::vector<Violation> violations;
     SettlementStore store;
+    std::set<Row> told;  // rows whose abort the sinks have heard of
   };
 
   // Passes the event to the ledger of each rank it holds for, as one event.
@@ -66,12 +71,18 @@ class Fence::Impl {
   Status CheckRank(RankId rank) const;
   Status CheckStep(const StepEvent& event) const;
 
+  // The findings of a pass, as violations.
+  std::vector<Violation> Findings(const Rank& rank, const Gate::Pass& pass) const;
+  void ConfirmEarlierPasses(Rank& rank);
   void ConfirmPass(Rank& rank, StepId step);
-  void ReportFindings(Rank& rank, const Gate::Pass& pass, StepId step);
-  void Settle(OpenStep& open);
+  void ReportEarly(Rank& rank, StepId step);
+  // The ledger learns what a confirm found.
+  void JudgeConfirmed(Rank& rank, const Gate::Pass& pass);
   OpenStep& Open(StepId step);
   OpenStep* FindOpen(StepId step);
-  void FailedOnOtherRanks(OpenStep& open);
+  void DecideOverRanks(OpenStep& open);
+  void DecideRow(StepId step, Rank& rank, const LaunchedRow& row);
+  Status RetireOn(Rank& rank, OpenStep& open);
 
   FenceConfig config;
   std::vector<EventSink*> sinks;
@@ -81,6 +92,7 @@ class Fence::Impl {
   std::vector<Rank> ranks;
   std::deque<OpenStep> open_steps;  // oldest first
   std::vector<Violation> event_findings;
+  std::vector<Violation> suspect_pages;  // content found wrong outside steps, since the last retire
   PageHistory history;
   Stats stats;
   int64_t last_step = -1;

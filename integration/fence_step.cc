@@ -1,10 +1,22 @@
 // The verbs of a forward pass: Step, Confirm, Retire.
 #include <algorithm>
+#include <optional>
 
 #include "fence_impl.h"
 #include "kvfence/check.h"
 
 namespace kvfence {
+namespace {
+
+// Rows that the host failed since validate store nothing.
+void FailOnGate(Gate* gate, const Ledger& ledger, StepId step) {
+  const std::span<const LaunchedRow> launched = ledger.Launched(step);
+  for (uint32_t i = 0; i < launched.size(); ++i) {
+    if (!launched[i].reasons.empty()) gate->FailRow(step, i, launched[i].reasons.mask());
+  }
+}
+
+}  // namespace
 
 Fence::Impl::OpenStep* Fence::Impl::FindOpen(StepId step) {
   for (OpenStep& open : open_steps) {
@@ -37,23 +49,24 @@ Status Fence::Impl::CheckStep(const StepEvent& event) const {
 }
 
 // A device finding becomes a violation: the row task gives row and request.
-void Fence::Impl::ReportFindings(Rank& rank, const Gate::Pass& pass, StepId step) {
-  const std::span<const RowTask> rows = rank.gate->Rows(step);
+std::vector<Violation> Fence::Impl::Findings(const Rank& rank, const Gate::Pass& pass) const {
+  std::vector<Violation> violations;
+  const std::span<const RowTask> rows = rank.gate->Rows(pass.step);
   for (const DeviceFinding& finding : pass.findings) {
     const RowTask& row = rows[finding.row_task];
-    Violation v;
+    Violation& v = violations.emplace_back();
     v.reason = static_cast<Reason>(finding.reason);
-    v.step = static_cast<int64_t>(step.value());
+    v.step = static_cast<int64_t>(pass.step.value());
     v.req = RequestId(row.request);
     v.row = row.row;
     v.pool = finding.pool == ~0u ? -1 : static_cast<int64_t>(finding.pool);
     v.at = finding.at == ~0u ? -1 : static_cast<int64_t>(finding.at);
-    v.page = v.pool < 0 ? -1 : finding.page;
+    v.page = v.pool < 0 && row.kind == RowKind::kLive ? -1 : finding.page;
     v.rank = static_cast<int64_t>(&rank - ranks.data());
     v.expected = finding.expected;
     v.found = finding.found;
-    Report(v);
   }
+  return violations;
 }
 
 Status Fence::Step(const StepEvent& event) {
@@ -61,10 +74,7 @@ Status Fence::Step(const StepEvent& event) {
   Impl::Rank& rank = impl_->ranks[event.rank.value()];
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
-  // In stream order the confirm of an earlier step comes before this step's first launch.
-  for (const StepId launched : rank.launched) {
-    if (!rank.gate->Confirmed(launched)) impl_->ConfirmPass(rank, launched);
-  }
+  impl_->ConfirmEarlierPasses(rank);
   impl_->last_step = static_cast<int64_t>(event.step.value());
   impl_->Open(event.step);
   const StepPlan* plan = nullptr;
@@ -72,7 +82,7 @@ Status Fence::Step(const StepEvent& event) {
   rank.launched.push_back(event.step);
   rank.gate->Apply(rank.journal->Seal(event.step));
   const Gate::Pass& pass = rank.gate->Validate(event, *plan);
-  impl_->ReportFindings(rank, pass, event.step);
+  for (const Violation& v : impl_->Findings(rank, pass)) impl_->Report(v);
   const std::vector<uint32_t> dependent = rank.ledger->Judge(event.step, pass.reasons);
   rank.gate->Sanitise(event.step, dependent);
 
@@ -92,16 +102,42 @@ Status Fence::Step(const StepEvent& event) {
   return Status();
 }
 
-void Fence::Impl::ConfirmPass(Rank& rank, StepId step) {
-  // Rows that the host failed since validate store nothing.
-  const std::span<const LaunchedRow> launched = rank.ledger->Launched(step);
-  for (uint32_t i = 0; i < launched.size(); ++i) {
-    if (!launched[i].reasons.empty()) rank.gate->FailRow(step, i, launched[i].reasons.mask());
+void Fence::Impl::JudgeConfirmed(Rank& rank, const Gate::Pass& pass) {
+  const std::vector<uint32_t> dependent = rank.ledger->Judge(pass.step, pass.reasons);
+  const std::span<const LaunchedRow> launched = rank.ledger->Launched(pass.step);
+  for (const uint32_t row : dependent) {
+    rank.gate->FailRow(pass.step, row, launched[row].reasons.mask());
   }
+}
+
+// In stream order what earlier steps store comes before this step's first launch. Where their
+// confirm hasn't been said yet, what is found now is reported there.
+void Fence::Impl::ConfirmEarlierPasses(Rank& rank) {
+  if (std::ranges::all_of(rank.launched, [&](StepId step) { return rank.gate->Confirmed(step); })) {
+    return;
+  }
+  for (const StepId step : rank.launched) FailOnGate(rank.gate.get(), *rank.ledger, step);
+  rank.gate->ConfirmEarly([&](const Gate::Pass& pass) {
+    const std::vector<Violation> found = Findings(rank, pass);
+    rank.found_early.insert(rank.found_early.end(), found.begin(), found.end());
+    JudgeConfirmed(rank, pass);
+  });
+}
+
+void Fence::Impl::ReportEarly(Rank& rank, StepId step) {
+  const auto number = static_cast<int64_t>(step.value());
+  for (const Violation& v : rank.found_early) {
+    if (v.step == number) Report(v);
+  }
+  std::erase_if(rank.found_early, [&](const Violation& v) { return v.step == number; });
+}
+
+void Fence::Impl::ConfirmPass(Rank& rank, StepId step) {
+  FailOnGate(rank.gate.get(), *rank.ledger, step);
   const Gate::Pass& pass = rank.gate->Confirm(step);
-  ReportFindings(rank, pass, step);
-  const std::vector<uint32_t> dependent = rank.ledger->Judge(step, pass.reasons);
-  for (const uint32_t row : dependent) rank.gate->FailRow(step, row, launched[row].reasons.mask());
+  ReportEarly(rank, step);
+  for (const Violation& v : Findings(rank, pass)) Report(v);
+  JudgeConfirmed(rank, pass);
 }
 
 Status Fence::Confirm(const ConfirmEvent& event) {
@@ -117,44 +153,54 @@ Status Fence::Confirm(const ConfirmEvent& event) {
                         [&](Row row) { return !RowReasons(event.step, event.rank, row).empty(); });
   }
   impl_->Begin();
-  if (!rank.gate->Confirmed(event.step)) impl_->ConfirmPass(rank, event.step);
+  if (rank.gate->Confirmed(event.step)) return Status();
+  impl_->ConfirmPass(rank, event.step);
   return rank.ledger->Confirm(event.step);
 }
 
-// What the other ranks know of each row joins: one rank's word is enough to fail a row, and a rank
-// without a confirmed pass of this step, or with another picture of it, fails them all.
-void Fence::Impl::FailedOnOtherRanks(OpenStep& open) {
-  const StepId step = open.step;
-  for (Rank& rank : ranks) {
-    for (const LaunchedRow& row : rank.ledger->Launched(step)) {
-      Reason reason{};
-      bool fails = false;
-      for (Rank& other : ranks) {
-        if (&other == &rank) continue;
-        const std::span<const LaunchedRow> there = other.ledger->Launched(step);
-        const auto same = std::find_if(there.begin(), there.end(),
-                                       [&](const LaunchedRow& r) { return r.row == row.row; });
-        if (same == there.end() || !other.gate->Confirmed(step)) {
-          reason = Reason::kUnverified;
-          fails = true;
-        }
-      }
-      if (!fails || !row.reasons.empty() || !config.checks().Has(reason)) continue;
-      Violation v;
-      v.reason = reason;
-      v.step = static_cast<int64_t>(step.value());
-      v.req = row.req;
-      v.row = row.row.value();
-      v.rank = static_cast<int64_t>(&rank - ranks.data());
-      Report(v);
-      rank.ledger->Fail(step, row.row, reason);
+// I-82: one row on one rank, against all others that have to do with its request: a rank without a
+// confirmed pass of this step can't vouch for it, and one with another picture contradicts it.
+void Fence::Impl::DecideRow(StepId step, Rank& rank, const LaunchedRow& row) {
+  std::optional<Reason> reason;
+  for (const Rank& other : ranks) {
+    if (&other == &rank || !other.ledger->Knows(row.req)) continue;
+    const std::span<const LaunchedRow> there = other.ledger->Launched(step);
+    const auto same = std::ranges::find(there, row.row, &LaunchedRow::row);
+    if (!other.gate->Confirmed(step)) {
+      reason = Reason::kUnverified;
+      break;
     }
+    if (same == there.end() || same->digest != row.digest) reason = Reason::kRankDivergence;
   }
+  if (!reason || !config.checks().Has(*reason)) return;
+  Violation v;
+  v.reason = *reason;
+  v.step = static_cast<int64_t>(step.value());
+  v.req = row.req;
+  v.row = row.row.value();
+  v.rank = static_cast<int64_t>(&rank - ranks.data());
+  Report(v);
+  rank.ledger->Fail(step, row.row, *reason);
 }
 
-void Fence::Impl::Settle(OpenStep& open) {
-  open.settled = true;
-  if (ranks.size() > 1) FailedOnOtherRanks(open);
+// A row that failed on one rank isn't published at all (see Merge): only rows that each rank took
+// for clean are compared.
+void Fence::Impl::DecideOverRanks(OpenStep& open) {
+  open.decided = true;
+  if (ranks.size() < 2) return;
+  std::vector<std::pair<Rank*, LaunchedRow>> clean;
+  for (Rank& rank : ranks) {
+    for (const LaunchedRow& row : rank.ledger->Launched(open.step)) {
+      const bool failed = std::ranges::any_of(ranks, [&](const Rank& other) {
+        const std::span<const LaunchedRow> there = other.ledger->Launched(open.step);
+        return std::ranges::any_of(there, [&](const LaunchedRow& r) {
+          return r.row == row.row && r.req == row.req && !r.reasons.empty();
+        });
+      });
+      if (!failed) clean.emplace_back(&rank, row);
+    }
+  }
+  for (const auto& [rank, row] : clean) DecideRow(open.step, *rank, row);
 }
 
 namespace {
@@ -182,48 +228,59 @@ Reason FirstReason(CheckSet reasons) {
 
 }  // namespace
 
+Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
+  const StepId step = open.step;
+  if (rank.launched.empty() || rank.launched.front() > step) return Status();
+  if (rank.launched.front() < step) {
+    return Status::Invalid("steps retire in order: step " +
+                           std::to_string(rank.launched.front().value()) + " comes first");
+  }
+  std::vector<LaunchedRow> rows;
+  if (Status status = rank.ledger->Retire(step, &rows); !status.ok()) return status;
+  Merge(rows, &open.store);
+  ApplyPolicy(config.policy, step, open.violations, *rank.ledger, &open.store);
+  rank.launched.erase(rank.launched.begin());
+  rank.retired = step.value() + 1;
+  rank.gate->Forget(step);
+  rank.journal->Settled(step);
+  return Status();
+}
+
 Result<Settlement> Fence::Retire(const RetireEvent& event) {
   if (Status status = impl_->CheckRank(event.rank); !status.ok()) return status;
   Impl::OpenStep* open = impl_->FindOpen(event.step);
   if (open == nullptr) {
+    // Said for each rank, where it was said for all of them already.
+    const bool said =
+        event.rank != kAllRanks && event.step.value() < impl_->ranks[event.rank.value()].retired;
+    if (said) return Settlement{.step = event.step};
     return Status::Invalid("retire of step " + std::to_string(event.step.value()) +
                            ", which isn't launched or is retired");
   }
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
   impl_->Begin();
-  if (!open->settled) impl_->Settle(*open);
-  SettlementStore& store = open->store;
-  std::vector<LaunchedRow> rows;
+  const auto asked = [&](size_t r) { return event.rank == kAllRanks || event.rank.value() == r; };
   for (size_t r = 0; r < impl_->ranks.size(); ++r) {
-    if (event.rank != kAllRanks && event.rank.value() != r) continue;
-    Impl::Rank& rank = impl_->ranks[r];
-    if (rank.launched.empty() || rank.launched.front() > event.step) continue;
-    if (rank.launched.front() < event.step) {
-      return Status::Invalid("steps retire in order: step " +
-                             std::to_string(rank.launched.front().value()) + " comes first");
-    }
-    if (Status status = rank.ledger->Retire(event.step, &rows); !status.ok()) return status;
-    Merge(rows, &store);
-    ApplyPolicy(impl_->config.policy, event.step, open->violations, *rank.ledger, &store);
-    rank.launched.erase(rank.launched.begin());
-    rank.gate->Forget(event.step);
-    rank.journal->Settled(event.step);
+    if (asked(r)) impl_->ReportEarly(impl_->ranks[r], event.step);
   }
-  for (const RowResult& row : store.rows) {
-    if (row.reasons.empty()) continue;
+  if (!open->decided) impl_->DecideOverRanks(*open);
+  open->violations.insert(open->violations.end(), impl_->suspect_pages.begin(),
+                          impl_->suspect_pages.end());
+  impl_->suspect_pages.clear();
+  for (size_t r = 0; r < impl_->ranks.size(); ++r) {
+    if (!asked(r)) continue;
+    if (Status status = impl_->RetireOn(impl_->ranks[r], *open); !status.ok()) return status;
+  }
+  for (const RowResult& row : open->store.rows) {
+    if (row.reasons.empty() || !open->told.insert(row.row).second) continue;
     ++impl_->stats.rows_aborted;
     for (EventSink* sink : impl_->sinks) sink->OnAbort(row.req, FirstReason(row.reasons));
   }
-  impl_->result = std::move(store);
-  const bool everywhere =
-      std::none_of(impl_->ranks.begin(), impl_->ranks.end(), [&](const Impl::Rank& rank) {
-        return std::find(rank.launched.begin(), rank.launched.end(), event.step) !=
-               rank.launched.end();
-      });
-  if (everywhere) {
+  impl_->result = open->store;  // ranks that are still to retire add to it
+  if (std::ranges::none_of(impl_->ranks, [&](const Impl::Rank& rank) {
+        return std::ranges::find(rank.launched, event.step) != rank.launched.end();
+      })) {
     std::erase_if(impl_->open_steps, [&](const auto& o) { return o.step == event.step; });
-  } else {
-    open->store = impl_->result;  // the ranks that are still to retire add to it
   }
   const SettlementStore& result = impl_->result;
   return Settlement{event.step, result.rows, result.unpublish, result.quarantine, result.storm};

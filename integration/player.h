@@ -6,6 +6,7 @@
 // the ground truth. A refusal of the fence ends the log: its words were off.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -114,13 +115,13 @@ class Player {
 
   Status On(const LogConfirm& e, const LogEvent&) {
     const auto found = open_.find(KeyOf(e.rank, e.step));
-    std::vector<std::vector<int64_t>> words;
+    std::deque<std::vector<int64_t>> words;
     std::vector<TruthRow> changed;
     for (const LogConfirmRow& row : e.rows) {
       if (found == open_.end()) break;  // the fence will say so
-      TruthRow& other = changed.emplace_back(TruthOf(*found->second, row.row));
+      TruthRow& other = changed.emplace_back(TruthOf(*found->second, row.row, &words));
       for (const LogTable& table : row.tables) {
-        words.push_back(tables_.Whole(e.rank, row.row, table));
+        words.push_back(tables_.Whole(found->second->Table(row.row, table.pool), table));
         found->second->Patch(row.row, table.pool, words.back());
         for (TruthRow::Pool& part : other.pools) {
           if (part.pool == table.pool) part.table = words.back();
@@ -186,8 +187,9 @@ class Player {
     return rows;
   }
 
-  // A row of an open step, with the tables that it had there.
-  TruthRow TruthOf(const LaidOutStep& buffers, Row row) const {
+  // A row of an open step, with the tables that it had there; `words` keeps them.
+  static TruthRow TruthOf(const LaidOutStep& buffers, Row row,
+                          std::deque<std::vector<int64_t>>* words) {
     TruthRow result;
     result.row = row;
     for (const RowPlan& plan : buffers.event().rows) {
@@ -197,7 +199,8 @@ class Player {
     }
     for (const PoolBuffers& pool : buffers.event().pools) {
       result.len = pool.lengths.values.Get(row.value());
-      result.pools.push_back({pool.pool, tables_.Last(buffers.event().rank, row, pool.pool), {}});
+      words->push_back(buffers.Table(row, pool.pool));
+      result.pools.push_back({pool.pool, words->back(), {}});
     }
     return result;
   }

@@ -1,6 +1,8 @@
 // See the header.
 #include "row_tables.h"
 
+#include <utility>
+
 namespace kvfence {
 
 void RowTables::Bind(RankId rank, Row row, RequestId req) {
@@ -13,11 +15,10 @@ void RowTables::Bind(RankId rank, Row row, RequestId req) {
   }
 }
 
-std::vector<int64_t> RowTables::Whole(RankId rank, Row row, const LogTable& table) const {
+std::vector<int64_t> RowTables::Whole(std::vector<int64_t> before, const LogTable& table) const {
   const PoolConfig& pool = config_.pools[table.pool.value()];
-  std::vector<int64_t> words;
+  std::vector<int64_t> words = std::move(before);
   if (table.is_patch) {
-    words = Last(rank, row, table.pool);
     for (const TableEdit& edit : table.edits) {
       for (uint64_t i = words.size(); i <= edit.index; ++i) words.push_back(NullEntry(pool, i));
       words[edit.index] = edit.page;
@@ -36,7 +37,7 @@ StepId RowTables::Show(RankId rank, Row row, StepId step, std::span<const LogTab
   bool changed = first || line.rebound;
   line.rebound = false;
   for (const LogTable& table : tables) {
-    std::vector<int64_t> words = Whole(rank, row, table);
+    std::vector<int64_t> words = Whole(table.is_patch ? Last(rank, row, table.pool) : none_, table);
     std::vector<int64_t>& last = line.tables[table.pool.value()];
     changed |= words != last;
     last = std::move(words);

@@ -31,8 +31,8 @@ class RowTables {
   StepId Show(RankId rank, Row row, StepId step, std::span<const LogTable> tables);
   // The row's last table in a pool, empty if none was shown yet. Valid until the next Show.
   const std::vector<int64_t>& Last(RankId rank, Row row, PoolId pool) const;
-  // A table as a line shows it, without the null entries at its end.
-  std::vector<int64_t> Whole(RankId rank, Row row, const LogTable& table) const;
+  // A table as a line shows it, without the null entries at its end; `before` is what it may patch.
+  std::vector<int64_t> Whole(std::vector<int64_t> before, const LogTable& table) const;
 
  private:
   struct Line {

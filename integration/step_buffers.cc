@@ -7,11 +7,13 @@
 
 namespace kvfence {
 
-std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most) {
+std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most, uint64_t spare) {
   std::vector<int64_t> slots;
+  bool surplus = false;  // one that isn't negative
   for (const SlotRun& run : runs) {
-    const uint64_t n = std::min(run.n, most - slots.size());
-    for (uint64_t i = 0; i < n; ++i) {
+    for (uint64_t i = 0; i < run.n; ++i) {
+      if (slots.size() >= most + spare && (surplus || run.first < 0)) break;
+      surplus = surplus || (slots.size() >= most && run.first >= 0);
       // A run of skipped slots stays where it is; past the largest slot there is none.
       if (run.first < 0) {
         slots.push_back(run.first);
@@ -67,7 +69,8 @@ void LaidOutStep::FillSlots(PoolId pool, const LogStep& step) {
       const RowPlan& plan = step.rows[index].plan;
       most = std::min(most, std::min(plan.new_tokens, places) + std::min(plan.draft, places));
     }
-    const std::vector<int64_t> slots = ExpandRuns(RunsOf(pool, step, index), most + 1);
+    const std::vector<int64_t> slots =
+        ExpandRuns(RunsOf(pool, step, index), most, std::min(reach, kSurplusSlots));
     arrays.slots.insert(arrays.slots.end(), slots.begin(), slots.end());
   }
   for (; row <= config_.rows; ++row) {
@@ -171,6 +174,15 @@ std::span<const int64_t> LaidOutStep::Slots(PoolId pool, size_t index) const {
   const auto begin = static_cast<size_t>(arrays.slots_begin[row]);
   const auto end = static_cast<size_t>(arrays.slots_begin[row + 1]);
   return std::span<const int64_t>(arrays.slots).subspan(begin, end - begin);
+}
+
+std::vector<int64_t> LaidOutStep::Table(Row row, PoolId pool) const {
+  const int32_t line = row.value() < row_map_.size() ? row_map_[row.value()] : -1;
+  if (line < 0 || !Touches(pool)) return {};
+  const Arrays& arrays = arrays_[pool.value()];
+  const auto begin = arrays.entries.begin() +
+                     static_cast<std::ptrdiff_t>(static_cast<uint64_t>(line) * WidthOf(pool));
+  return {begin, begin + static_cast<std::ptrdiff_t>(arrays.used[static_cast<size_t>(line)])};
 }
 
 void LaidOutStep::Patch(Row row, PoolId pool, std::span<const int64_t> table) {

@@ -3,8 +3,8 @@
 // Tables, write slots and lengths are laid out as an engine would have them on the device: dense
 // tables reached through a row map, slots in one list per pool. The fence reads them at Step and
 // again at Confirm, and makes failing rows harmless in them. Invariant: no line of a log makes them
-// larger than kMaxStepWords; of a write run that is longer than the step has tokens only one
-// surplus slot is kept, which is enough to be found.
+// larger than kMaxStepWords; of write runs that are longer than the step has tokens only some
+// surplus slots are kept, one that is no skip among them, which is enough to be found.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,11 @@ namespace kvfence {
 
 inline constexpr uint64_t kMaxStepWords = uint64_t{1} << 27;  // table entries of one step and pool
 
-// The slots of a line's runs, one by one, at most `most`.
-std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most);
+inline constexpr uint64_t kSurplusSlots = 4096;
+
+// The slots of a line's runs, one by one. Behind the first `most` of them, `spare` more are kept,
+// and in any case one that isn't negative, if there is any.
+std::vector<int64_t> ExpandRuns(std::span<const SlotRun> runs, uint64_t most, uint64_t spare);
 
 class LaidOutStep {
  public:
@@ -37,6 +40,8 @@ class LaidOutStep {
   // The slots of the step's i-th row (padded ones after live ones) in a pool.
   std::span<const int64_t> Slots(PoolId pool, size_t index) const;
   bool Touches(PoolId pool) const { return (touched_ >> pool.value() & 1) != 0; }
+  // The row's table as it stands, without the null entries at its end (a failing row's is null).
+  std::vector<int64_t> Table(Row row, PoolId pool) const;
   // Another table for a row of the step, from now on (confirm).
   void Patch(Row row, PoolId pool, std::span<const int64_t> table);
 

@@ -47,13 +47,14 @@ KVF_HD Place ConfirmPage(const GateView& gate, const StepView& step, const StepS
   const Expectation want = Expected(gate, step, *rp.task, k);
   const int64_t page = PageAt(rp, k);
   if (want.page == kNoPage || !InPool(rp, page)) return place;
+  if (when == When::kAfterStore && RecordAt(rp, page).tag != want.tag) return place;
   if (rp.free_form || k * rp.page_size < rp.before) JudgeContent(place, rp, want, k, page);
   if (!rp.free_form) JudgeSkipped(place, rp, want, k, page);
   return place;
 }
 
-KVF_HD PlaceAt ConfirmStray(const StepView& step, const RowPool& rp) {
-  PlaceAt stray = JudgeStray(rp, step.checks & kRecheckMask);
+KVF_HD PlaceAt ConfirmStray(const StepView& step, const RowPool& rp, uint64_t& i) {
+  PlaceAt stray = NextStray(rp, step.checks & kRecheckMask, i);
   stray.place = Changed(stray.place, step.checks);
   return stray;
 }

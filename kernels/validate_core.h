@@ -38,7 +38,8 @@ struct Place {
 KVF_HD constexpr uint32_t Bit(Reason reason) { return 1u << static_cast<uint32_t>(reason); }
 KVF_HD constexpr uint64_t Word(int64_t value) { return static_cast<uint64_t>(value); }
 
-// When a place is judged. kAfterStore: confirm, but its own stores have been made already.
+// When a place is judged. kAfterStore: confirm, but its own stores have been made already, and so
+// have later steps' deltas: a page may have gone to another generation behind this step.
 enum class When : uint32_t { kValidate, kConfirm, kAfterStore };
 
 // --- the row as a whole ------------------------------------------------------------------------
@@ -95,9 +96,15 @@ KVF_HD Place JudgeRow(const GateView& gate, const StepView& step, uint32_t row_t
 
 // --- identity: is it the expected page, in the expected generation? ----------------------------
 
+// `read`: the entry will be read. Through one beyond the length only drafts are written: where it
+// names no page, it's the slot that is wrong.
 KVF_HD void JudgeEntry(Place& place, const RowPool& rp, const Expectation& want, int64_t page,
-                       bool right_part) {
+                       bool right_part, bool read) {
   const uint64_t wanted = want.page == kNoPage ? ~uint64_t{0} : want.page;
+  if (!read && (page < 0 || page == int64_t{rp.pool->null_page})) {
+    place.Add(Reason::kWriteTarget, page, wanted, Word(page));
+    return;
+  }
   if (page < 0) place.Add(Reason::kPageOutOfRange, page, wanted, Word(page));
   if (page == int64_t{rp.pool->null_page}) {
     place.Add(Reason::kPageOutOfRange, page, wanted, Word(page));
@@ -113,18 +120,19 @@ KVF_HD void JudgeEntry(Place& place, const RowPool& rp, const Expectation& want,
 
 // The entries of logical page k that stand for its first `tokens` tokens.
 KVF_HD void JudgeIdentity(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
-                          uint64_t tokens) {
+                          uint64_t tokens, bool read) {
   const bool shared_table = UnderPrefix(rp, k);
-  if (shared_table) JudgeEntry(place, rp, want, rp.prefix[k], true);
+  if (shared_table) JudgeEntry(place, rp, want, rp.prefix[k], true, read);
   const uint64_t parts = Min(CeilDiv(tokens, rp.entry_tokens), rp.per_page);
   for (uint64_t j = k * rp.per_page; j < k * rp.per_page + parts; ++j) {
     const Entry entry = EntryAt(rp, j);
     // Under a shared-prefix table the row's own entry may be missing; if it is there it must agree.
     if (shared_table && (entry.absent || entry.page == int64_t{rp.pool->null_page})) continue;
-    JudgeEntry(place, rp, want, entry.page, entry.sub == j % rp.per_page);
+    JudgeEntry(place, rp, want, entry.page, entry.sub == j % rp.per_page, read);
   }
   const int64_t page = PageAt(rp, k);
   if (want.page == kNoPage || !InPool(rp, page)) return;
+  if (!read && page == int64_t{rp.pool->null_page}) return;
   const Tag tag = RecordAt(rp, page).tag;
   if (tag != want.tag) place.Add(Reason::kTagMismatch, page, want.tag, tag);
 }
@@ -263,6 +271,7 @@ KVF_HD void JudgeCovered(Place& place, const StepView& step, const StepScratch& 
     return;
   }
   if (late == Late::kByHost) return;
+  if (when == When::kAfterStore && RecordAt(rp, page).tag != want.tag) return;
   if (!rp.free_form && late == Late::kNo && when == When::kConfirm) {
     JudgeSkipped(place, rp, want, k, page);
   }
@@ -288,13 +297,13 @@ KVF_HD Place JudgeAt(const GateView& gate, const StepView& step, const StepScrat
   const uint64_t first = k * rp.page_size;
   if (k < rp.task->covered) {
     const uint64_t tokens = rp.free_form ? rp.page_size : Min(rp.page_size, rp.length - first);
-    JudgeIdentity(place, rp, want, k, tokens);
+    JudgeIdentity(place, rp, want, k, tokens, true);
     JudgeCovered(place, step, scratch, rp, want, k, when);
     JudgeWrites(place, rp, k);
     return place;
   }
   const uint64_t written = rp.free_form ? 0 : WrittenEnd(rp, k);
-  if (written != 0) JudgeIdentity(place, rp, want, k, written - first);
+  if (written != 0) JudgeIdentity(place, rp, want, k, written - first, false);
   if (!rp.free_form) JudgeWrites(place, rp, k);
   if (written == 0 && k < rp.row->reach) JudgeTail(place, rp, want, k);
   return place;
@@ -323,27 +332,40 @@ struct PlaceAt {
   uint32_t at;
 };
 
-// Positions beyond the last page that is looked at; for free-form pools, slots in nobody's page.
-// One finding per row and pool.
-KVF_HD PlaceAt JudgeStray(const RowPool& rp, uint32_t checks) {
-  PlaceAt result{Place{checks}, ~0u};
+// Slots for positions beyond the last page that is looked at; of free-form pools, all slots.
+KVF_HD uint64_t FirstStray(const RowPool& rp) {
   const uint64_t end = uint64_t{rp.task->end_page} * rp.page_size;
-  for (uint64_t i = !rp.free_form && end > rp.before ? end - rp.before : 0; i < SlotCount(rp);
-       ++i) {
-    const int64_t slot = SlotAt(rp, i);
-    if (SkippedSlot(rp, slot)) continue;
-    const int64_t page = slot < 0 ? -1 : slot / static_cast<int64_t>(rp.page_size);
-    Place& place = result.place;
-    if (!SlotInPool(rp, slot)) place.Add(Reason::kPageOutOfRange, page, ~uint64_t{0}, Word(slot));
-    bool own = false;
-    for (uint64_t k = rp.task->first_page; rp.free_form && k < rp.task->covered; ++k) {
-      own = own || (page >= 0 && PageAt(rp, k) == page);
-    }
-    if (!own) place.Add(Reason::kWriteTarget, page, ~uint64_t{0}, Word(slot));
-    if (place.clean()) continue;
-    if (!rp.free_form) result.at = static_cast<uint32_t>((rp.before + i) / rp.page_size);
-    return result;
+  return !rp.free_form && end > rp.before ? end - rp.before : 0;
+}
+
+// Slot i, as one of them: it may lie in none of the row's pages.
+KVF_HD void JudgeStraySlot(Place& place, const RowPool& rp, uint64_t i) {
+  const int64_t slot = SlotAt(rp, i);
+  if (SkippedSlot(rp, slot)) return;
+  const int64_t page = slot < 0 ? -1 : slot / static_cast<int64_t>(rp.page_size);
+  if (!SlotInPool(rp, slot)) place.Add(Reason::kPageOutOfRange, page, ~uint64_t{0}, Word(slot));
+  bool own = false;
+  for (uint64_t k = rp.task->first_page; rp.free_form && k < rp.task->covered; ++k) {
+    own = own || (page >= 0 && PageAt(rp, k) == page);
   }
+  if (!own) place.Add(Reason::kWriteTarget, page, ~uint64_t{0}, Word(slot));
+}
+
+// The next place from slot i on, and i behind it: a logical page, each of which reports once; of
+// free-form pools, the first slot in nobody's page. Clean when there is none.
+KVF_HD PlaceAt NextStray(const RowPool& rp, uint32_t checks, uint64_t& i) {
+  PlaceAt result{Place{checks}, ~0u};
+  while (i < SlotCount(rp) && result.place.clean()) {
+    if (rp.free_form) {
+      JudgeStraySlot(result.place, rp, i++);
+      continue;
+    }
+    const uint64_t k = (rp.before + i) / rp.page_size;
+    const uint64_t end = Min(SlotCount(rp), (k + 1) * rp.page_size - rp.before);
+    for (; i < end; ++i) JudgeStraySlot(result.place, rp, i);
+    result.at = static_cast<uint32_t>(k);
+  }
+  if (rp.free_form && !result.place.clean()) i = SlotCount(rp);
   return result;
 }
 
@@ -357,7 +379,9 @@ KVF_HD void JudgePadEntry(Place& place, const RowPool& rp, uint64_t j) {
 }
 KVF_HD void JudgePadSlot(Place& place, const RowPool& rp, uint64_t i) {
   const int64_t slot = SlotAt(rp, i);
-  if (!SkippedSlot(rp, slot)) place.Add(Reason::kPadRow, -1, Word(-1), Word(slot));
+  if (SkippedSlot(rp, slot)) return;
+  const int64_t page = SlotInPool(rp, slot) ? slot / static_cast<int64_t>(rp.page_size) : -1;
+  place.Add(Reason::kPadRow, page, Word(-1), Word(slot));
 }
 // How many entries of a padded row are looked at: all it has.
 KVF_HD uint64_t PadEntries(const RowPool& rp) { return rp.entries.broken ? 0 : rp.entries.count; }

@@ -108,8 +108,10 @@ class Validate : public Launch {
       uint32_t& failed = scratch_.group_failed[rp.row->group];
       failed = std::max(failed, ~static_cast<uint32_t>(k));
     });
-    const PlaceAt stray = fence::JudgeStray(rp, step_.checks);
-    Report(r, rp.task->pool, stray.at, stray.place);
+    for (uint64_t i = fence::FirstStray(rp); i < fence::SlotCount(rp);) {
+      const PlaceAt stray = fence::NextStray(rp, step_.checks, i);
+      Report(r, rp.task->pool, stray.at, stray.place);
+    }
     for (uint32_t w = 0; w < rp.task->write_pages; ++w) fence::NoteStamp(scratch_, rp, w);
   }
 
@@ -184,8 +186,10 @@ class Confirm : public Launch {
       Report(r, rp.task->pool, static_cast<uint32_t>(k),
              fence::ConfirmPage(gate_, step_, scratch_, rp, k, when_));
     });
-    const PlaceAt stray = fence::ConfirmStray(step_, rp);
-    Report(r, rp.task->pool, stray.at, stray.place);
+    for (uint64_t i = fence::FirstStray(rp); i < fence::SlotCount(rp);) {
+      const PlaceAt stray = fence::ConfirmStray(step_, rp, i);
+      Report(r, rp.task->pool, stray.at, stray.place);
+    }
   }
 
   const When when_;

@@ -170,8 +170,10 @@ __device__ KVF_OUT_OF_LINE inline void ValidatePool(const GateView& gate, const 
     SuspectPad(step, scratch, rp);
     return;
   }
-  const PlaceAt stray = JudgeStray(rp, step.checks);
-  ReportPlace(scratch, rp.task->row_task, rp.task->pool, stray.at, stray.place);
+  for (uint64_t i = FirstStray(rp); i < SlotCount(rp);) {
+    const PlaceAt stray = NextStray(rp, step.checks, i);
+    ReportPlace(scratch, rp.task->row_task, rp.task->pool, stray.at, stray.place);
+  }
   // Write pages that the page items didn't see.
   for (uint64_t w = 0; w < rp.task->write_pages; ++w) {
     const uint64_t k = rp.task->write_first + w;
@@ -285,8 +287,10 @@ __device__ KVF_OUT_OF_LINE inline void RecheckPool(const GateView& gate, const S
     SuspectPad(step, scratch, rp);
     return;
   }
-  const PlaceAt stray = ConfirmStray(step, rp);
-  ReportPlace(scratch, r, rp.task->pool, stray.at, stray.place);
+  for (uint64_t i = FirstStray(rp); i < SlotCount(rp);) {
+    const PlaceAt stray = ConfirmStray(step, rp, i);
+    ReportPlace(scratch, r, rp.task->pool, stray.at, stray.place);
+  }
 }
 
 __device__ KVF_OUT_OF_LINE inline void RecheckRow(const GateView& gate, const StepView& step,

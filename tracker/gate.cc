@@ -70,6 +70,9 @@ void Gate::Apply(const JournalBatch& batch) {
   items_.clear();
   for (const JournalDelta& delta : batch.deltas) ApplyDelta(delta);
   ApplyCpu(Device(), items_.data(), items_.size());
+  for (const auto& pass : passes_) {
+    if (pass->stored && !pass->confirmed) FollowContent(*pass);
+  }
 }
 
 void Gate::ApplyDelta(const JournalDelta& delta) {
@@ -255,10 +258,68 @@ void Gate::FailRow(StepId step, uint32_t row_task, uint32_t reasons) {
 const Gate::Pass& Gate::Confirm(StepId step) {
   InFlight* pass = Find(step);
   KVF_CHECK(pass != nullptr && !pass->confirmed, "I-9 a pass is confirmed once");
-  ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch());
+  if (pass->stored) {
+    AskAgain(*pass);
+  } else {
+    ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch());
+  }
   pass->confirmed = true;
   Collect(*pass);
   return pass->pass;
+}
+
+void Gate::ConfirmEarly(const std::function<void(const Pass&)>& f) {
+  for (const auto& pass : passes_) {
+    if (pass->confirmed) continue;
+    if (pass->stored) {
+      AskAgain(*pass);
+    } else {
+      StepView view = ViewOf(*pass);
+      pass->not_yet_late = pass->late_pages;
+      for (uint32_t& page : pass->not_yet_late) page &= ~kLateAtConfirm;
+      view.late_pages = pass->not_yet_late.data();
+      ConfirmCpu(Device(), view, pass->Scratch());
+      KeepExpected(*pass);
+      pass->stored = true;
+    }
+    Collect(*pass);
+    f(pass->pass);
+  }
+}
+
+// I-81: once more, after later deltas were applied: the pass's own expectations are asked, and what
+// those deltas may rightly have changed (generations, row bindings) isn't.
+void Gate::AskAgain(InFlight& pass) {
+  GateView device = Device();
+  device.expectations = pass.kept.data();
+  device.chunk_count = static_cast<uint32_t>(pass.kept.size() / kChunkEntries);
+  StepView view = ViewOf(pass);
+  view.chunks = pass.kept_chunks.data();
+  view.checks &= ~(ReasonBit(Reason::kTagMismatch) | ReasonBit(Reason::kRowEpoch));
+  ConfirmCpu(device, view, pass.Scratch(), ConfirmPart::kRecheckOnly);
+}
+
+void Gate::KeepExpected(InFlight& pass) {
+  pass.kept.clear();
+  pass.kept_chunks = pass.chunks;
+  for (uint32_t& chunk : pass.kept_chunks) {
+    const auto begin = arena_.begin() + static_cast<std::ptrdiff_t>(chunk) * kChunkEntries;
+    chunk = static_cast<uint32_t>(pass.kept.size() / kChunkEntries);
+    pass.kept.insert(pass.kept.end(), begin, begin + kChunkEntries);
+  }
+}
+
+// What rightful work has made of a page since: its birth mark is the one to be found from now on.
+void Gate::FollowContent(InFlight& pass) {
+  for (const PoolTask& task : pass.pool_tasks) {
+    for (uint32_t k = 0; k < task.expected; ++k) {
+      const uint32_t chunk = pass.kept_chunks[task.chunk_begin + k / kChunkEntries];
+      Expectation& want = pass.kept[uint64_t{chunk} * kChunkEntries + k % kChunkEntries];
+      if (want.page == kNoPage || want.page >= pools_[task.pool].pages) continue;
+      const PageRecord& record = pools_[task.pool].records[want.page];
+      if (record.tag == want.tag && record.stamp != kNoStamp) want.stamp = record.stamp;
+    }
+  }
 }
 
 bool Gate::Confirmed(StepId step) const {

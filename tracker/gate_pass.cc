@@ -8,6 +8,7 @@ void Gate::InFlight::Reset(StepId step) {
   pass.step = step;
   pass.findings.clear();
   confirmed = false;
+  stored = false;
   chunks.clear();
   prefixes.clear();
 }
@@ -42,8 +43,9 @@ void Gate::InFlight::CopyPlan(const StepEvent& event, const StepPlan& plan, size
   seen_stamps.assign(write_stamps.size(), kNoStamp);
   counters.assign(kCounters, 0);
   finding_count = 0;
-  // One finding a place at most: each page looked at, each row, and each row's surplus slots.
-  const uint64_t places = work + rows.size() + pool_tasks.size();
+  // One finding a place at most: each page looked at, each row, and pages of surplus slots, of
+  // which there may be any number: a list that is cut loses no verdict.
+  const uint64_t places = work + rows.size() + pool_tasks.size() * 16;
   if (places > finding_capacity) {
     finding_capacity = static_cast<uint32_t>(places + places / 2);
     findings = std::make_unique_for_overwrite<DeviceFinding[]>(finding_capacity);

@@ -14,11 +14,16 @@ namespace kvfence {
 struct Gate::InFlight {
   Pass pass;
   bool confirmed = false;
+  bool stored = false;  // asked once and stored, since a later step was launched
   std::vector<RowTask> rows;
   std::vector<PoolTask> pool_tasks;
   std::vector<uint32_t> chunks;
   std::vector<kvfence::Stamp> write_stamps;
   std::vector<uint32_t> late_pages;
+  // What the rows expected when the pass was stored: later deltas don't change what it was to find.
+  std::vector<Expectation> kept;
+  std::vector<uint32_t> kept_chunks;
+  std::vector<uint32_t> not_yet_late;  // late pages, none of them asked
   std::vector<TableView> tables;
   std::vector<SlotView> slots;
   std::vector<LengthView> lengths;

@@ -47,10 +47,11 @@ Status Ledger::Retire(StepId step, std::vector<LaunchedRow>* rows) {
 }
 void Ledger::Fail(StepId step, Row row, Reason reason) { impl_->Fail(step, row, reason); }
 
-uint64_t Ledger::Digest(StepId step) const {
-  const ledger::StepRecord* record = impl_->steps().Find(step.value());
-  return record == nullptr ? 0 : record->digest;
+bool Ledger::Knows(RequestId req) const {
+  const RequestId latest = impl_->requests().Latest(req.name());
+  return latest && req.incarnation() <= latest.incarnation();
 }
+bool Ledger::IsLaunched(StepId step) const { return impl_->steps().Find(step.value()) != nullptr; }
 std::span<const LaunchedRow> Ledger::Launched(StepId step) const {
   const ledger::StepRecord* record = impl_->steps().Find(step.value());
   if (record == nullptr) return {};

@@ -117,6 +117,7 @@ void Ledger::Impl::Issue(uint32_t pool, uint32_t page) {
   if (!TagLive(p.tag)) ++live_pages_;
   p.tag = TagAfterIssue(p.tag);
   p.owner = pool;
+  p.suspect = false;
   p.flags = 0;
   content_.Wipe(p);
   ++changes_;
@@ -147,7 +148,7 @@ void Ledger::Impl::Take(uint32_t slot, uint32_t pool, uint32_t at, uint32_t page
   Incarnation& inc = requests_.at(slot);
   Held& held = inc.lists[pool][at];
   KVF_CHECK(held.page == kNoPage, "I-34: a logical page is let go before it's taken again");
-  held = {.page = page, .tag = tag, .node = kNone, .stamp = stamp};
+  held = {.page = page, .tag = tag, .node = kNone, .suspect = 0, .stamp = stamp};
   inc.digest += DigestOf(pool, at, page, tag);
   Changed(inc);
   ++live_entries_;
@@ -159,6 +160,24 @@ void Ledger::Impl::Take(uint32_t slot, uint32_t pool, uint32_t at, uint32_t page
   if (p.tag != tag || !TagLive(tag)) return;
   held.node = pages_.Map(p, pool, slot, at, now_);
   UpdateFlags(pool, page);
+  if (p.suspect) Suspect(slot, pool, at, Reason::kContentMismatch);
+}
+
+void Ledger::Impl::Suspect(uint32_t slot, uint32_t pool, uint32_t at, Reason reason) {
+  if (!keeps_failed() || !checks_.Has(reason)) return;
+  Incarnation& inc = requests_.at(slot);
+  Held& held = inc.lists[pool][at];
+  if (held.suspect == 0) ++inc.suspects;
+  held.suspect = 1 + static_cast<uint32_t>(reason);
+}
+
+void Ledger::Impl::SuspectPage(uint32_t pool, uint32_t page) {
+  Page& p = pages_.at(pool, page);
+  p.suspect = true;
+  for (uint32_t n = p.mappings; n != kNone; n = pages_.mapping(n).next) {
+    const ledger::Mapping& m = pages_.mapping(n);
+    Suspect(m.inc, m.pool, m.at, Reason::kContentMismatch);
+  }
 }
 
 void Ledger::Impl::LetGo(uint32_t slot, uint32_t pool, uint32_t at) {
@@ -167,6 +186,7 @@ void Ledger::Impl::LetGo(uint32_t slot, uint32_t pool, uint32_t at) {
   if (held.page == kNoPage) return;
   const Held old = held;
   held = {};
+  if (old.suspect != 0) --inc.suspects;
   inc.digest -= DigestOf(pool, at, old.page, old.tag);
   --live_entries_;
   ++changes_;

@@ -124,6 +124,11 @@ class Ledger::Impl {
   void Resize(uint32_t slot, uint32_t pool, uint64_t count);
   void UpdateFlags(uint32_t pool, uint32_t page);
   void SetExpected(uint32_t slot, uint32_t pool, uint32_t at, Stamp stamp);
+  // Does what failed stay failed?
+  bool keeps_failed() const { return !config_.judge_afresh && config_.policy != Policy::kLog; }
+  // The content of the request's logical page is another's: its rows fail until it lets go of it.
+  void Suspect(uint32_t slot, uint32_t pool, uint32_t at, Reason reason);
+  void SuspectPage(uint32_t pool, uint32_t page);
   // The table of its rows isn't that of the newest launched step any more.
   void Changed(Incarnation& inc) { inc.changed_step = steps_.launched(); }
   // How many entries `at` and `n` make a list have, or why not.
@@ -138,6 +143,7 @@ class Ledger::Impl {
   struct Hit {
     Tag tag;
     Stamp stamp;
+    bool other_identity = false;
   };
   Hit Find(const ShareEvent& event, const Incarnation& inc, size_t i, uint64_t at);
   Hit WithoutKey(uint32_t pool, uint32_t page) const;
@@ -156,19 +162,24 @@ class Ledger::Impl {
     explicit operator bool() const { return pin != ledger::kNone; }
   };
   PinRef PinOf(NameId id, uint32_t pool, uint32_t page) const;
+  // ... or in an earlier one: a copy goes on with the page that it was told.
+  PinRef StalePinOf(NameId id, uint32_t pool, uint32_t page) const;
+  void NoteRead(NameId id, uint32_t pool, uint32_t page);
   bool Pinned(uint32_t pool, uint32_t page) const;
   void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
   void JudgePinKey(const PinEvent& event, const Incarnation* inc);
   void PinPage(const PinEvent& event, uint32_t pin, uint32_t slot, size_t i);
-  void RememberOut(KeyId key, size_t i, Stamp stamp);
+  void RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId identity);
   void EndPin(uint32_t pin, bool ok);
   void LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir, RequestId req);
 
   // The stamp of content that is `as`; empty after reporting why it can't be told.
   std::optional<Stamp> StampOf(const ContentOf& as, uint32_t pool, uint32_t number);
   uint16_t ScaleOf(const ContentOf& as, uint32_t pool);
-  void CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page);
+  // `grows`: the sum is of more content than the one before.
+  void CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page, bool grows);
   bool SayOutOfRange(uint32_t pool, PageId page, RequestId req = {});
+  void JudgeSource(NameId xfer, uint32_t pool, uint32_t page);
   void CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool, uint32_t to_page,
                    PinRef pinned);
   void CopyScale(uint32_t from_pool, const Page& from, uint32_t to_pool, Page* to) const;
@@ -239,8 +250,10 @@ class Ledger::Impl {
   void JudgeSharedWrite(StepRecord& record, const ledger::SlotWrite& write);
   void JudgeHoles(StepRecord& record, uint32_t index, const ledger::PoolUse& use);
   void JudgeLeases(StepId step);
+  void FailAgain(StepRecord& record, uint32_t index);
+  void FailLater(const StepRecord& record, uint32_t row);
   void SortLate();
-  void SetDigest(StepRecord& record);
+  void SetDigests(StepRecord& record);
   Violation PlaceOf(const StepRecord& record, uint32_t row, uint32_t pool, uint64_t at,
                     int64_t page) const;
 
@@ -263,6 +276,7 @@ class Ledger::Impl {
   struct BoundRow {
     RequestId req;
     uint64_t changed_step = 0;
+    CheckSet failed;  // what rows of this binding have failed for
   };
   std::vector<BoundRow> rows_;
 

@@ -113,7 +113,7 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
     SortLate();
     JudgeLeases(event.step);
     plan_.same_step_reads = record.reads;
-    SetDigest(record);
+    SetDigests(record);
     launching_ = nullptr;
     *plan = &plan_;
   }
@@ -177,6 +177,7 @@ void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_
     }
     inc.launches.push_back({.step = record.step, .new_tokens = plan.new_tokens, .row = index});
   }
+  if (keeps_failed()) FailAgain(record, index);
   for (const PoolBuffers& buffers : event.pools) LaunchPool(buffers, plan, record, index, length);
   record.rows[index].uses_end = static_cast<uint32_t>(record.uses.size());
   record.rows[index].writes_end = static_cast<uint32_t>(record.writes.size());
@@ -281,6 +282,7 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   // A page that is filled from its start begins anew: foreign content before it doesn't count.
   const bool fresh_page = row.length <= write.at * config_.pools[write.pool].page_size;
   if (fresh_page && p.stamp != held.stamp) content_.Void(p, 0, content_.Fill(p));
+  if (!sums_.empty()) sums_.erase(write.stamp);  // of less than the page holds from now on
   held.stamp = write.stamp;
   content_.Launch(p, write.fresh.first, n);
   p.stamp = write.stamp;
@@ -371,17 +373,17 @@ void Ledger::Impl::SortLate() {
   }
 }
 
-void Ledger::Impl::SetDigest(StepRecord& record) {
-  uint64_t digest = Mix64(record.step);
+// What the ranks of a step must agree on, row by row.
+void Ledger::Impl::SetDigests(StepRecord& record) {
   for (uint32_t i = 0; i < record.rows.size(); ++i) {
     const ledger::RowRecord& row = record.rows[i];
-    digest = Mix64(digest ^ record.launched[i].row.value());
-    digest = Mix64(digest ^ record.launched[i].req.word());
+    LaunchedRow& launched = record.launched[i];
+    uint64_t digest = Mix64(launched.row.value());
+    digest = Mix64(digest ^ launched.req.word());
     digest = Mix64(digest ^ row.length);
     digest = Mix64(digest ^ row.new_tokens);
-    digest = Mix64(digest ^ (row.inc == kNone ? 0 : requests_.at(row.inc).digest));
+    launched.digest = Mix64(digest ^ (row.inc == kNone ? 0 : requests_.at(row.inc).digest));
   }
-  record.digest = digest;
 }
 
 }  // namespace kvfence

@@ -19,6 +19,23 @@ Violation Ledger::Impl::PlaceOf(const StepRecord& record, uint32_t row, uint32_t
           .page = page};
 }
 
+// I-80: what failed stays failed, and was reported then: a row until it is bound anew, a request
+// that hit content of another identity until it lets go of it.
+void Ledger::Impl::FailAgain(StepRecord& record, uint32_t index) {
+  const LaunchedRow& launched = record.launched[index];
+  const BoundRow& bound = rows_[launched.row.value()];
+  CheckSet reasons = bound.req == launched.req ? bound.failed : CheckSet();
+  const uint32_t inc = record.rows[index].inc;
+  if (inc != kNone && requests_.at(inc).suspects > 0) {
+    for (const auto& list : requests_.at(inc).lists) {
+      for (const Held& held : list) {
+        if (held.suspect != 0) reasons = reasons + static_cast<Reason>(held.suspect - 1);
+      }
+    }
+  }
+  FailRow(record, index, reasons);
+}
+
 // Pages that a copy still brings while the step runs are asked at confirm.
 void Ledger::Impl::FindLoads(const StepEvent& event, StepRecord& record, uint32_t index) {
   const uint32_t inc = record.rows[index].inc;

@@ -68,6 +68,7 @@ Status Ledger::Impl::Fork(const ForkEvent& event) {
       LetGo(to, pool, at);
       if (at >= held.size() || held[at].page == kNoPage) continue;
       Take(to, pool, at, held[at].page, held[at].tag, held[at].stamp);
+      if (held[at].suspect != 0) Suspect(to, pool, at, static_cast<Reason>(held[at].suspect - 1));
     }
     Resize(to, pool, held.size());
   }
@@ -96,6 +97,7 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
   const auto page = static_cast<uint32_t>(event.page.value());
   const uint32_t source = old->page;
   const Stamp stamp = old->stamp;
+  const uint32_t suspect = source == page ? 0 : old->suspect;  // the copy is no better
   if (source == page) {  // onto itself: a page issued while it was held, and what it held is gone
     LetGo(slot, pool, at);
     Issue(pool, page);
@@ -110,6 +112,7 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
     LetGo(slot, pool, at);
   }
   Take(slot, pool, at, page, pages_.at(pool, page).tag, stamp);
+  if (suspect != 0) Suspect(slot, pool, at, static_cast<Reason>(suspect - 1));
   return {};
 }
 

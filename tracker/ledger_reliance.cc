@@ -66,7 +66,9 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
   }
   // The tag of another page may be one that this page is yet to reach: it must not match then.
   const Tag tag = elsewhere && entry.tag > now ? kNeverTag : entry.tag;
-  return {.tag = tag, .stamp = index_.Expected(slot, 0)};
+  return {.tag = tag,
+          .stamp = index_.Expected(slot, 0),
+          .other_identity = entry.identity != inc.identity || other};
 }
 
 bool Ledger::Impl::Reliable(uint32_t pool, const Page& page, uint32_t reader,
@@ -106,6 +108,7 @@ void Ledger::Impl::ShareOne(const ShareEvent& event, uint32_t slot, size_t i, ui
   }
   LetGo(slot, pool, static_cast<uint32_t>(at + i));
   Take(slot, pool, static_cast<uint32_t>(at + i), index, hit.tag, hit.stamp);
+  if (hit.other_identity) Suspect(slot, pool, static_cast<uint32_t>(at + i), Reason::kKeyMismatch);
 }
 
 Status Ledger::Impl::Share(const ShareEvent& event) {

@@ -99,6 +99,7 @@ void RequestBook::End(uint32_t slot) {
   inc.bases.clear();
   inc.length = 0;
   inc.digest = 0;
+  inc.suspects = 0;
   inc.changed_step = 0;
   inc.live = false;
   unused_.push_back(slot);

@@ -25,6 +25,7 @@ struct Held {
   uint32_t page = kNoPage;
   Tag tag = 0;
   uint32_t node = kNone;
+  uint32_t suspect = 0;  // 1 + Reason for which its content may not be read (deployments only)
   Stamp stamp = kNoStamp;
 };
 
@@ -53,6 +54,7 @@ struct Incarnation {
   std::vector<PendingBase> bases;        // oldest first
   uint64_t changed_step = 0;             // the first step that may see its table as it is
   uint64_t digest = 0;                   // sum over entries of a mix of (pool, at, page, tag)
+  uint32_t suspects = 0;                 // entries that are suspect
   bool live = false;
 };
 

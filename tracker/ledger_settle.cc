@@ -44,7 +44,10 @@ Status Ledger::Impl::BindRow(const BindRowEvent& event) {
       }
     }
   }
-  if (rows_[row].req != id) rows_[row].changed_step = steps_.launched();
+  if (rows_[row].req != id) {
+    rows_[row].changed_step = steps_.launched();
+    rows_[row].failed = {};
+  }
   rows_[row].req = id;
   if (deltas_ != nullptr) deltas_->Bind(event.row, id);
   return {};
@@ -82,6 +85,8 @@ void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
   LaunchedRow& launched = record.launched[row];
   const bool failed_before = !launched.reasons.empty();
   launched.reasons = launched.reasons + reasons;
+  BoundRow& bound = rows_[launched.row.value()];
+  if (bound.req == launched.req) bound.failed = bound.failed + reasons;
   if (failed_before || reasons.empty()) return;
   if (launching_ == &record) {
     for (int r = kReasonCount; r-- > 0;) {
@@ -206,6 +211,22 @@ void Ledger::Impl::SettleRow(StepRecord& record, uint32_t row) {
   }
 }
 
+// Rows that were launched before it was known that an earlier one of their binding had failed.
+void Ledger::Impl::FailLater(const StepRecord& record, uint32_t row) {
+  const LaunchedRow& failed = record.launched[row];
+  const BoundRow& bound = rows_[failed.row.value()];
+  if (failed.reasons.empty() || bound.req != failed.req) return;
+  for (const auto& later : steps_.records()) {
+    if (later->step <= record.step) continue;
+    for (uint32_t i = 0; i < later->launched.size(); ++i) {
+      const LaunchedRow& launched = later->launched[i];
+      if (launched.row == failed.row && launched.req == failed.req && later->clean(i)) {
+        FailRow(*later, i, failed.reasons);
+      }
+    }
+  }
+}
+
 Status Ledger::Impl::Retire(StepId step, std::vector<LaunchedRow>* rows) {
   if (steps_.Find(step.value()) == nullptr) return NotLaunched(step);
   if (steps_.oldest().step != step.value()) {
@@ -230,6 +251,9 @@ Status Ledger::Impl::Retire(StepId step, std::vector<LaunchedRow>* rows) {
   }
   if (checks_.Has(Reason::kNotCommitted)) {
     for (uint32_t i = 0; i < count; ++i) SettleRow(record, i);
+  }
+  if (keeps_failed()) {
+    for (uint32_t i = 0; i < count; ++i) FailLater(record, i);
   }
   for (uint32_t i = 0; i < count; ++i) record.launched[i].good_prefix = GoodPrefix(record, i);
   if (rows != nullptr) rows->assign(record.launched.begin(), record.launched.end());

@@ -6,7 +6,6 @@ namespace kvfence::ledger {
 
 void StepRecord::Clear() {
   confirmed = false;
-  digest = 0;
   launched.clear();
   rows.clear();
   uses.clear();

@@ -64,7 +64,6 @@ struct StepRecord {
   uint64_t step = 0;
   uint64_t launched_at = 0;  // number of its event
   bool confirmed = false;
-  uint64_t digest = 0;
   std::vector<LaunchedRow> launched;
   std::vector<RowRecord> rows;
   std::vector<PoolUse> uses;

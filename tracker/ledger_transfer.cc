@@ -18,6 +18,14 @@ Ledger::Impl::PinRef Ledger::Impl::PinOf(NameId id, uint32_t pool, uint32_t page
   return found;
 }
 
+Ledger::Impl::PinRef Ledger::Impl::StalePinOf(NameId id, uint32_t pool, uint32_t page) const {
+  PinRef found;
+  pins_.ForEach(pages_.at(pool, page), [&](uint32_t pin, uint32_t index) {
+    if (pins_.at(pin).id == id) found = {pin, index};
+  });
+  return found;
+}
+
 bool Ledger::Impl::Pinned(uint32_t pool, uint32_t page) const {
   const Page& p = pages_.at(pool, page);
   bool any = false;
@@ -25,6 +33,20 @@ bool Ledger::Impl::Pinned(uint32_t pool, uint32_t page) const {
     any = any || (TagLive(p.tag) && pins_.at(pin).pages[index].tag == p.tag);
   });
   return any;
+}
+
+// What comes back under this copy's key later is what it really reads now.
+void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
+  PinRef ref = PinOf(id, pool, page);
+  if (!ref) ref = StalePinOf(id, pool, page);
+  if (!ref) return;
+  const ledger::Pin& pin = pins_.at(ref.pin);
+  if (!pin.key || pin.dir != CopyDir::kOut) return;
+  const uint32_t number = pin.pages[ref.index].number;
+  const Stamp stamp = pages_.at(pool, page).stamp;
+  ledger::IndexEntry& e = index_.at(index_.FindOrMake(*pin.key));
+  if (e.read.size() <= number) e.read.resize(number + 1, kNoStamp);
+  e.read[number] = stamp == kNoStamp ? kNobodyStamp : stamp;
 }
 
 void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
@@ -62,13 +84,18 @@ void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) 
              FailUsers(pool, static_cast<uint32_t>(page.value()), true, event.id)) {
     ReportPage(Reason::kInFlight, id, pool, page.value());
   }
+  if (event.dir != CopyDir::kIn || slot == kNone || !event.key) return;
+  // What is loaded under a key is a hit of it. Who has no identity may be but a copy's own name.
+  const uint32_t entry = index_.Find(*event.key);
+  const IdentityId identity = requests_.at(slot).identity;
+  if (entry == kNone || index_.at(entry).stamps.empty() || identity == IdentityId()) return;
+  if (index_.at(entry).identity == identity) return;
+  ReportPage(Reason::kKeyMismatch, id, pool, page.value(), named ? static_cast<int64_t>(at) : -1,
+             identity.value(), index_.at(entry).identity.value());
 }
 
 Status Ledger::Impl::Pin(const PinEvent& event) {
   if (Status s = CheckPool(event.pool); !s.ok()) return s;
-  if (event.req && !event.at && !event.key) {
-    return Status::Invalid("pin: `req` goes with `at` or `key`");
-  }
   BeginEvent();
   const uint32_t pool = event.pool.value();
   const uint32_t slot = event.req ? Living(event.req) : kNone;
@@ -119,20 +146,25 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
     if (!theirs) return;
     const uint64_t length = requests_.at(slot).length;
     part.need = length > at * page_size ? std::min(page_size, length - at * page_size) : 0;
-    if (event.key) RememberOut(*event.key, i, held->stamp);
+    if (event.key) RememberOut(*event.key, i, held->stamp, requests_.at(slot).identity);
   } else if (theirs && event.key) {
     const uint32_t entry = index_.Find(*event.key);
     if (entry == kNone || index_.at(entry).stamps.empty()) return;
     SetExpected(slot, pool, static_cast<uint32_t>(at), index_.Expected(entry, i));
+    const IdentityId identity = requests_.at(slot).identity;
+    if (identity != IdentityId() && index_.at(entry).identity != identity) {
+      Suspect(slot, pool, static_cast<uint32_t>(at), Reason::kKeyMismatch);
+    }
   }
 }
 
 // A key that names no index entry stands for what is copied out under it.
-void Ledger::Impl::RememberOut(KeyId key, size_t i, Stamp stamp) {
+void Ledger::Impl::RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId identity) {
   const uint32_t entry = index_.FindOrMake(key);
   ledger::IndexEntry& e = index_.at(entry);
   if (e.published) return;
   if (i == 0) {
+    e.identity = identity;
     e.stamps.clear();
     e.read.clear();
     index_.Remember(entry);

@@ -53,7 +53,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
     ReportPage(Reason::kInFlight, requests_.Resolve(event.as.req), pool, page, -1, 0, p.tag);
   }
   if (event.n == 0) return {};
-  CheckSum(*stamp, event.sum, pool, event.page);
+  // A write behind what the page holds adds to it: its sum is that of more than was summed before.
+  CheckSum(*stamp, event.sum, pool, event.page, event.first > 0);
   const bool nobodys = !event.as.req && !event.as.key;
   // An empty page that is zeroed stays empty; what a copy has brought so far makes it none.
   if (nobodys && !content_.AnyValid(p) && p.stamp == kNoStamp) return {};
@@ -72,12 +73,18 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   return {};
 }
 
-void Ledger::Impl::CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page) {
+// Content of one birth has one checksum, wherever it is written or read.
+void Ledger::Impl::CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page, bool grows) {
   if (sum == NameId() || stamp == kNoStamp || stamp == kNobodyStamp) return;
   const auto [it, fresh] = sums_.try_emplace(stamp, sum.value());
   if (!fresh) {
     if (it->second == sum.value()) return;
-    ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, it->second, sum.value());
+    if (!grows) {
+      ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, it->second, sum.value());
+      if (checks_.Has(Reason::kContentMismatch)) {
+        SuspectPage(pool, static_cast<uint32_t>(page.value()));
+      }
+    }
     it->second = sum.value();
     return;
   }
@@ -98,23 +105,14 @@ Status Ledger::Impl::Read(const ReadEvent& event) {
   const auto page = static_cast<uint32_t>(event.page.value());
   const Page& p = pages_.at(pool, page);
   const PinRef pinned = PinOf(event.xfer, pool, page);
+  NoteRead(event.xfer, pool, page);
   if (!pinned) {
     ReportPage(Reason::kInFlight, {}, pool, page, -1, 0, p.tag);
+    CheckSum(p.stamp, event.sum, pool, event.page, false);
     return {};
   }
-  const ledger::Pin& pin = pins_.at(pinned.pin);
-  const ledger::PinPage& part = pin.pages[pinned.index];
-  const bool kv = config_.pools[pool].kind == PoolKind::kKv;
-  if (kv && (!content_.AnyValid(p) || !content_.Valid(p, 0, part.need))) {
-    ReportPage(Reason::kNotCommitted, pin.req, pool, page, -1, part.need, content_.Fill(p));
-  }
-  CheckSum(p.stamp, event.sum, pool, event.page);
-  if (pin.key && pin.dir == CopyDir::kOut) {
-    // What comes back under this key later is what was really read now.
-    ledger::IndexEntry& e = index_.at(index_.FindOrMake(*pin.key));
-    if (e.read.size() <= part.number) e.read.resize(part.number + 1, kNoStamp);
-    e.read[part.number] = p.stamp == kNoStamp ? kNobodyStamp : p.stamp;
-  }
+  JudgeSource(event.xfer, pool, page);
+  CheckSum(p.stamp, event.sum, pool, event.page, false);
   return {};
 }
 
@@ -173,12 +171,25 @@ Status Ledger::Impl::Copy(const CopyEvent& event) {
     if (!Pinned(to_pool, to_page)) ReportPage(Reason::kInFlight, {}, to_pool, to_page);
     if (!Pinned(from_pool, from_page)) ReportPage(Reason::kInFlight, {}, from_pool, from_page);
     if (pinned && pins_.at(pinned.pin).dir != CopyDir::kIn) pinned = {};
+    NoteRead(event.xfer, from_pool, from_page);
   }
   if (stream() && FailUsers(to_pool, to_page, true, event.xfer)) {
     ReportPage(Reason::kInFlight, {}, to_pool, to_page);
   }
+  JudgeSource(event.xfer, from_pool, from_page);
   CopyContent(from_pool, from_page, to_pool, to_page, pinned);
   return {};
+}
+
+// A copy of what was never written, or isn't yet.
+void Ledger::Impl::JudgeSource(NameId xfer, uint32_t pool, uint32_t page) {
+  const Page& p = pages_.at(pool, page);
+  if (config_.pools[pool].kind != PoolKind::kKv || IsNull(pool, PageId(page))) return;
+  const PinRef pinned = xfer == NameId() ? PinRef() : PinOf(xfer, pool, page);
+  const uint64_t need = pinned ? pins_.at(pinned.pin).pages[pinned.index].need : 0;
+  if (content_.AnyValid(p) && content_.Valid(p, 0, need)) return;
+  const RequestId req = pinned ? pins_.at(pinned.pin).req : RequestId();
+  ReportPage(Reason::kNotCommitted, req, pool, page, -1, need, content_.Fill(p));
 }
 
 void Ledger::Impl::CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool,

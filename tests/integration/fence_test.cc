@@ -1,5 +1,6 @@
-// The facade over the real ledger, journal, gate and kernels: a freed and reissued page, and that
-// nothing is published without a complete clean verdict of that very step on every rank (I-9).
+// The facade over the real ledger, journal, gate and kernels (I-80, what failed stays failed): a
+// freed and reissued page, and that nothing is published without a complete clean verdict of that
+// very step on every rank (I-9).
 #include "kvfence/fence.h"
 
 #include <gmock/gmock.h>
@@ -160,6 +161,85 @@ TEST_F(FenceTest, TwoRanksThatAgreeArePublishedAndReportAFindingOnce) {
   const PageId one(1);
   ASSERT_TRUE(fence_->Free({.pages = {&one, 1}}).ok());
   EXPECT_THAT(findings_.reasons, ElementsAre("freed_while_held"));
+}
+
+TEST_F(FenceTest, I80AHitOfAnotherIdentityEndsThatRequestAndSpeaksOnce) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1)});
+  Row0(r);
+  Step(1, r, {1}, 0, 16);
+  Confirm(1);
+  Retire(1);
+  PublishEvent publish;
+  publish.key = KeyId(7);
+  publish.req = r;
+  ASSERT_TRUE(fence_->Publish(publish).ok());
+  const IdentityField adapter("adapter", "b");
+  const RequestId s = fence_->Admit(
+      {.name = fence_->Intern("S"), .identity = fence_->InternIdentity({&adapter, 1})});
+  const PageId one(1);
+  const KeyId key(7);
+  const auto hit = [&] {
+    return fence_->Share({.req = s, .pages = {&one, 1}, .tokens = 16, .at = 0, .keys = {&key, 1}});
+  };
+  ASSERT_TRUE(hit().ok());
+  Alloc(s, {PageId(2)});
+  Row0(s);
+  for (uint64_t step = 2; step < 4; ++step) {
+    Step(step, s, {1, 2}, 14 + static_cast<int64_t>(step), 1);
+    EXPECT_EQ(table_[0], 0) << "harmless before attention reads it";
+    Confirm(step);
+    const std::vector<RowResult> rows = Retire(step);
+    EXPECT_FALSE(rows[0].published);
+    EXPECT_TRUE(rows[0].reasons.Has(Reason::kKeyMismatch));
+  }
+  EXPECT_THAT(findings_.reasons, ElementsAre("key_mismatch"));
+}
+
+TEST_F(FenceTest, I80AFailedRowStaysFailedUntilItIsBoundAnew) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {2}, 0, 3);
+  Confirm(1);
+  EXPECT_FALSE(Retire(1)[0].published);
+  const size_t said = findings_.reasons.size();
+  ASSERT_TRUE(fence_->Trim({.req = r, .tokens = 0}).ok());
+  Step(2, r, {1}, 0, 3);
+  Confirm(2);
+  EXPECT_FALSE(Retire(2)[0].published);
+  EXPECT_EQ(findings_.reasons.size(), said) << "it was reported when it failed";
+  ASSERT_TRUE(fence_->Trim({.req = r, .tokens = 0}).ok());
+  Row0({});
+  Row0(r);
+  Step(3, r, {1}, 0, 3);
+  Confirm(3);
+  EXPECT_TRUE(Retire(3)[0].published);
+}
+
+TEST_F(FenceTest, I80AWrongChecksumQuarantinesThePageAndFailsItsHolders) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1)});
+  WriteEvent write{.page = PageId(1), .first = 0, .n = 16};
+  write.as = {.req = r, .at = 0};
+  write.sum = fence_->Intern("a");
+  ASSERT_TRUE(fence_->Write(write).ok());
+  write.sum = fence_->Intern("b");
+  ASSERT_TRUE(fence_->Write(write).ok());
+  ASSERT_TRUE(fence_->Ready({.req = r, .tokens = 16}).ok());
+  Alloc(r, {PageId(2)});
+  Row0(r);
+  Step(1, r, {1, 2}, 16, 1);
+  Confirm(1);
+  Result<Settlement> settled = fence_->Retire({.step = StepId(1)});
+  ASSERT_TRUE(settled.ok());
+  EXPECT_FALSE(settled->rows[0].published);
+  ASSERT_EQ(settled->quarantine.size(), 1u);
+  EXPECT_EQ(settled->quarantine[0].second, PageId(1));
+  EXPECT_THAT(findings_.reasons, ElementsAre("content_mismatch"));
 }
 
 TEST_F(FenceTest, AnAuditThatIsAskedForAnswersAtLevelFull) {

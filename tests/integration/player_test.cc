@@ -101,17 +101,23 @@ TEST(Player, NullEntriesOfSlotTablesAreTheNullPagesSlots) {
   EXPECT_EQ(play.fence.step.pools[0].table.entries_per_page, 2u);
 }
 
-TEST(Player, AbsurdRunsKeepOneSurplusSlot) {
+TEST(Player, AbsurdRunsKeepSomeSurplusSlots) {
   Play play(kOne + StepOf(1, R"("draft":1,"table":[],"len":2,"write":[[8,18446744073709551615]])"));
-  EXPECT_THAT(play.Slots(0, 2), ElementsAre(8, 9, 10, 11));
+  const std::vector<int64_t> kept = play.Slots(0, 2);
+  ASSERT_GE(kept.size(), 4u);
+  EXPECT_EQ(std::vector<int64_t>(kept.begin(), kept.begin() + 4),
+            (std::vector<int64_t>{8, 9, 10, 11}));
+  EXPECT_LE(kept.size(), 3u + 64u);
   Play many(kOne + R"({"ev":"step","step":1,"rows":[{"row":2,"req":"R","new":18446744073709551615,)"
                    R"("draft":18446744073709551615,"table":[],"len":2,)"
                    R"("write":[[8,18446744073709551615]]}]})");
   EXPECT_LE(many.Slots(0, 2).size(), 3u * 64u);
   Play skipped(kOne + StepOf(1, R"("table":[],"len":2,"write":[[-1,9223372036854775807]])"));
-  EXPECT_THAT(skipped.Slots(0, 2), ElementsAre(-1, -1, -1));
+  EXPECT_LE(skipped.Slots(0, 2).size(), 2u + 64u);
+  Play behind(kOne + StepOf(1, R"("table":[],"len":2,"write":[[-1,9223372036854775807],7,8])"));
+  EXPECT_EQ(behind.Slots(0, 2).back(), 7) << "one that is no skip, wherever it stands";
   Play highest(kOne + StepOf(1, R"("table":[],"len":2,"write":[[9223372036854775807,5]])"));
-  EXPECT_THAT(highest.Slots(0, 2), ElementsAre(INT64_MAX, INT64_MAX, INT64_MAX));
+  EXPECT_THAT(highest.Slots(0, 2), testing::Each(INT64_MAX));
 }
 
 TEST(Player, SaysWhenATableOrBindingLastChanged) {

@@ -78,6 +78,11 @@ void LedgerModel::On(const PinEvent& event) {
         config_.reuse == Reuse::kStream && FailUsers(pool, page, true)) {
       Say(Reason::kInFlight, c.req, pool, page);
     }
+    if (req && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0 &&
+        requests.at(*req).identity != IdentityId() &&
+        keys[*event.key].identity != requests.at(*req).identity) {
+      Say(Reason::kKeyMismatch, *req, pool, page, event.at ? static_cast<int64_t>(at) : -1);
+    }
     if (Null(pool, event.pages[i])) continue;
     Pinned part{.page = page, .tag = p.tag, .changes = p.changes, .need = 0, .written = {}};
     const uint64_t size = config_.pools[pool].page_size;
@@ -261,6 +266,9 @@ void LedgerModel::On(const CopyEvent& event) {
   if (!Exists(from, event.from) || !Exists(to, event.to) || Null(to, event.to)) return;
   if (config_.reuse == Reuse::kStream && FailUsers(to, event.to.value(), true)) {
     Say(Reason::kInFlight, {}, to, event.to.value());
+  }
+  if (!Null(from, event.from) && !Any(pages[from][event.from.value()])) {
+    Say(Reason::kNotCommitted, {}, from, event.from.value());
   }
   CopyContent(from, event.from.value(), to, event.to.value());
 }

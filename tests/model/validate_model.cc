@@ -152,6 +152,11 @@ class PoolJudge {
 
   void Identity(uint64_t k, int64_t page, bool right_part) {
     const auto want = s_.Want(k);
+    const bool read = s_.pool->free_form || k < s_.task->covered;
+    if (!read && (page < 0 || page == s_.pool->null_page)) {
+      Hit(k, Reason::kWriteTarget);
+      return;
+    }
     if (!s_.InPool(page) || page == s_.pool->null_page) Hit(k, Reason::kPageOutOfRange);
     if (!want || page != int64_t{want->page} || !right_part) Hit(k, Reason::kPageMismatch);
   }
@@ -172,7 +177,8 @@ class PoolJudge {
     }
     const auto want = s_.Want(k);
     const int64_t page = s_.PageRead(k);
-    if (want && s_.InPool(page) && s_.pool->records[page].tag != want->tag) {
+    const bool none = !s_.pool->free_form && k >= s_.task->covered && page == s_.pool->null_page;
+    if (want && s_.InPool(page) && !none && s_.pool->records[page].tag != want->tag) {
       Hit(k, Reason::kTagMismatch);
     }
   }
@@ -233,6 +239,8 @@ class PoolJudge {
       if (!late) FullContent(k, places);
       return;
     }
+    // Behind the step a page may have gone to another generation.
+    if (mode_ == Mode::kConfirmStored && s_.pool->records[page].tag != want->tag) return;
     if (late) {
       if (*late) FullContent(k, late_places);
       return;
@@ -294,14 +302,12 @@ class PoolJudge {
   }
 
   void Slots() {
-    bool stray_found = false;
     for (uint64_t i = 0; i < s_.slots.size(); ++i) {
       const int64_t slot = s_.slots[i];
       if (s_.Skip(slot)) continue;
       const uint64_t p = s_.before + i;
       const uint64_t k = p / s_.ps;
       const bool beyond = k >= s_.task->end_page;
-      if (beyond && stray_found) continue;
       if (!beyond && s_.table_broken) continue;
       Reasons at;
       if (!s_.SlotInPool(slot)) at.insert(Reason::kPageOutOfRange);
@@ -319,10 +325,6 @@ class PoolJudge {
       }
       for (Reason reason : at) Hit(k, reason);
       if (!beyond && s_.SlotInPool(slot)) SealedOrShared(k, slot);
-      const bool told = std::any_of(at.begin(), at.end(), [&](Reason reason) {
-        return (step_.checks & ReasonBit(reason)) != 0;
-      });
-      stray_found = stray_found || (beyond && told);
     }
   }
 

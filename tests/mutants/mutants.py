@@ -75,7 +75,8 @@ def copy_tree():
 def call(command, timeout=None):
     """(exit code, output); code None when it ran into the timeout."""
     environment = dict(os.environ, CCACHE_BASEDIR=str(SCRATCH), CCACHE_NOHASHDIR="1",
-                       GTEST_COLOR="no", NO_COLOR="1", RC_PARAMS="noshrink=1")
+                       GTEST_COLOR="no", NO_COLOR="1", RC_PARAMS="noshrink=1",
+                       CCACHE_SLOPPINESS="pch_defines,time_macros")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
                               errors="replace", cwd=SCRATCH, env=environment, check=False)
@@ -88,7 +89,7 @@ def configure():
     code, output = call(["cmake", "-S", str(TREE), "-B", str(BUILD), "-G", "Ninja",
                          "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g0",
                          "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DKVFENCE_CUDA=OFF",
-                         "-DKVFENCE_WERROR=OFF"])
+                         "-DKVFENCE_WERROR=OFF", "-DKVFENCE_PCH=ON"])
     if code != 0:
         sys.exit(f"mutants: the scratch copy does not configure:\n{output}")
 

@@ -31,6 +31,7 @@ FenceConfig LockstepConfig(Frees frees, Reuse reuse) {
   config.reuse = reuse;
   // All host checks, but no audit after each step: that one is an event of its own here.
   config.level = Level::kFull;
+  config.judge_afresh = true;
   return config;
 }
 

@@ -65,6 +65,7 @@ inline FenceConfig SmallConfig(Frees frees = Frees::kExplicit, Reuse reuse = Reu
   config.frees = frees;
   config.reuse = reuse;
   config.level = Level::kAudit;
+  config.judge_afresh = true;
   return config;
 }
 

@@ -135,7 +135,7 @@ TEST(Ledger, DigestsAgreeExactlyWhenBookkeepingDoes) {
     s.Admit("A");
     s.Alloc("A", pages);
     s.Launch(1, {{0, "A", n}});
-    return s.ledger.Digest(StepId(1));
+    return s.ledger.Launched(StepId(1))[0].digest;
   };
   EXPECT_EQ(digest({1, 2}, 3), digest({1, 2}, 3));
   EXPECT_NE(digest({1, 2}, 3), digest({2, 1}, 3));

@@ -54,6 +54,10 @@ struct FenceConfig {
   // Checks taken out of the level: how tests show that each one is needed.
   CheckSet disabled{};
   Policy policy = Policy::kAbort;
+  // Judges each step's rows afresh, whatever failed before: how logs are checked. In a deployment a
+  // failed row stays failed until its row is bound anew, and so does a request that hit content of
+  // another identity until it lets that go.
+  bool judge_afresh = false;
   std::string about;
 
   CheckSet checks() const { return ChecksOf(level) - disabled; }

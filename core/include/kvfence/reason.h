@@ -106,16 +106,15 @@ inline constexpr CheckSet kMapChecks =
     Reason::kRowEpoch + Reason::kPadRow + Reason::kTableEpoch + Reason::kChangedDuringStep +
     Reason::kUnverified + Reason::kGeometry;
 
-// Everything that costs time in the pages touched.
+// Everything that costs time in the pages touched. Checksums are compared where a mover gives them.
 inline constexpr CheckSet kFullChecks =
     kMapChecks + Reason::kStampMismatch + Reason::kScaleMismatch + Reason::kNotCommitted +
     Reason::kStaleIndexEntry + Reason::kKeyMismatch + Reason::kFreedWhileHeld +
     Reason::kDoubleFree + Reason::kIssuedWhileHeld + Reason::kInFlight + Reason::kCopyRaced +
-    Reason::kRankDivergence + Reason::kIdentityReused;
+    Reason::kRankDivergence + Reason::kIdentityReused + Reason::kContentMismatch;
 
-// Audits over all pages each step, and content checksums.
-inline constexpr CheckSet kAuditChecks =
-    kFullChecks + Reason::kConservation + Reason::kContentMismatch;
+// Audits over all pages each step.
+inline constexpr CheckSet kAuditChecks = kFullChecks + Reason::kConservation;
 
 constexpr CheckSet ChecksOf(Level level) {
   switch (level) {

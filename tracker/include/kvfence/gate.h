@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -46,6 +47,11 @@ class Gate : public Journal::Immediate {
   // Rows that failed on the host since validate: confirm stores nothing for them.
   void FailRow(StepId step, uint32_t row_task, uint32_t reasons);
   const Pass& Confirm(StepId step);
+  // A later step is about to be launched. In stream order a pass's own stores come before that, so
+  // passes that aren't confirmed yet are asked and stored now; what only their confirm can tell
+  // (other tables, copies that end inside the step) is asked there. Calls f for each such pass with
+  // its new findings.
+  void ConfirmEarly(const std::function<void(const Pass&)>& f);
   bool Confirmed(StepId step) const;
   // The row tasks of a pass that is still kept; empty when it isn't.
   std::span<const RowTask> Rows(StepId step) const;
@@ -70,6 +76,9 @@ class Gate : public Journal::Immediate {
   void Place(const StepEvent& event, const StepPlan& plan, InFlight& pass);
   StepView ViewOf(InFlight& pass) const;
   GateView Device();
+  void AskAgain(InFlight& pass);
+  void KeepExpected(InFlight& pass);
+  void FollowContent(InFlight& pass);
   InFlight* Find(StepId step) const;
   void Collect(InFlight& pass);
 

@@ -71,6 +71,7 @@ struct LaunchedRow {
   RequestId req;
   CheckSet reasons;          // why it failed so far; empty: clean so far
   uint64_t good_prefix = 0;  // tokens known good, should it have to be recomputed
+  uint64_t digest = 0;       // of row, request, lengths, pages, tags: the same on each rank
 };
 
 // What the ledger holds of one living incarnation, and of one page: for incident records and tests.
@@ -139,9 +140,10 @@ class Ledger : public LedgerFacts {
   // A row failed for a reason found elsewhere (another rank): void its writes as Judge does.
   void Fail(StepId step, Row row, Reason reason);
 
-  // 64-bit digest of (rows, requests, pages, tags, lengths) of a launched step: equal on all ranks
-  // of a correct engine.
-  uint64_t Digest(StepId step) const;
+  // Has this incarnation been admitted here? A rank that schedules for itself knows only its own.
+  bool Knows(RequestId req) const;
+  // Is the step launched and not retired?
+  bool IsLaunched(StepId step) const;
   std::span<const LaunchedRow> Launched(StepId step) const;
 
   struct Counts {
