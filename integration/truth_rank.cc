@@ -129,6 +129,31 @@ void CheckTruth::Rank::On(const CowEvent& e) {
   Map(req, pool, e.at, std::move(cell), number);
 }
 
+// Rejected tokens are void, so what comes in their place is the first content there, also for an
+// index entry that is made between. Of shared and named pages others still expect all they held.
+void CheckTruth::Rank::On(const TrimEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  for (const Launch& launch : launches_) {
+    for (const LaunchedRow& row : launch.rows) {
+      // Its tokens stay, on top of those that are kept: the length isn't `tokens`.
+      if (e.step && launch.step > *e.step && row.req == Resolve(e.req)) return;
+    }
+  }
+  for (uint32_t pool = 0; pool < req->pools.size(); ++pool) {
+    const uint64_t size = PoolOf(pool).page_size;
+    if (PoolOf(pool).kind != PoolKind::kKv) continue;
+    std::vector<Mapping>& list = req->pools[pool];
+    for (uint64_t at = e.tokens / size; at < list.size(); ++at) {
+      const CellPtr& cell = list[at].cell;
+      const Page* const page = cell == nullptr ? nullptr : PageOf(pool, list[at].page);
+      if (page == nullptr || page->cell != cell || cell.use_count() != 2) continue;
+      const auto kept = static_cast<uint32_t>(at == e.tokens / size ? e.tokens % size : 0);
+      cell->runs.Put(kept, static_cast<uint32_t>(size) - kept, 0);
+    }
+  }
+}
+
 void CheckTruth::Rank::On(const DropEvent& e) {
   Request* const req = Living(e.req);
   if (req == nullptr) return;
@@ -185,7 +210,7 @@ void CheckTruth::Rank::On(const UnpinEvent& e) {
     for (const Written& w : found->second.brought) {
       Outside(found->second.pool, w.page, [&](Page* page) {
         for (const RunList::Run& run : page->runs.Slice(w.first, w.n)) {
-          if (w.id == 0 || run.id == w.id) page->runs.Put(run.first, run.n, 0);
+          if (run.id == w.id) page->runs.Put(run.first, run.n, 0);
         }
       });
     }
@@ -243,8 +268,6 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
   if (e.first >= size || e.n == 0) return;
   const auto first = static_cast<uint32_t>(e.first);
   const auto n = static_cast<uint32_t>(std::min(e.n, size - e.first));
-  const auto pin = pins_.find(e.xfer.value());
-  if (pin != pins_.end()) pin->second.brought.push_back({0, first, n, e.page.value(), 0});
   Outside(pool, e.page.value(), [&](Page* page) {
     if (e.as.key) {
       const CellPtr cell = KeyCell(*e.as.key);
@@ -266,6 +289,18 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
       page->runs.Put(first, n, 0);
     }
   });
+  Bring(e.xfer, pool, e.page.value(), first, n);
+}
+
+// Notes what a copy has put into a page: if it fails, that is void, and nothing else.
+void CheckTruth::Rank::Bring(NameId xfer, uint32_t pool, int64_t number, uint32_t first,
+                             uint32_t n) {
+  const auto pin = pins_.find(xfer.value());
+  const Page* const page = PageOf(pool, number);
+  if (pin == pins_.end() || page == nullptr) return;
+  for (const RunList::Run& run : page->runs.Slice(first, n)) {
+    pin->second.brought.push_back({space_of_[pool], run.first, run.n, number, run.id});
+  }
 }
 
 void CheckTruth::Rank::On(const ReadEvent& e) {
@@ -280,11 +315,8 @@ void CheckTruth::Rank::On(const CopyEvent& e) {
   if (from == nullptr) return;
   const RunList carried = from->runs;
   const uint64_t size = PoolOf(e.to_pool.value()).page_size;
-  const auto pin = pins_.find(e.xfer.value());
-  if (pin != pins_.end()) {
-    pin->second.brought.push_back({0, 0, static_cast<uint32_t>(size), e.to.value(), 0});
-  }
   Outside(e.to_pool.value(), e.to.value(), [&](Page* page) { page->runs = carried; });
+  Bring(e.xfer, e.to_pool.value(), e.to.value(), 0, static_cast<uint32_t>(size));
 }
 
 }  // namespace kvfence

@@ -28,6 +28,7 @@ class CheckTruth::Rank {
   void On(const ShareEvent& e);
   void On(const ForkEvent& e);
   void On(const CowEvent& e);
+  void On(const TrimEvent& e);
   void On(const DropEvent& e);
   void On(const ReleaseEvent& e);
   void On(const PublishEvent& e);
@@ -137,6 +138,7 @@ class CheckTruth::Rank {
   // Lets `change` alter the page, and marks rows wrong whose attention may have read it meanwhile.
   void Outside(uint32_t pool, int64_t page, const std::function<void(Page*)>& change);
   // Fills slots of a page with what `cell` expects there; what it doesn't know yet is born now.
+  void Bring(NameId xfer, uint32_t pool, int64_t number, uint32_t first, uint32_t n);
   void Fill(RunList* page, Cell* cell, uint32_t first, uint32_t n);
 
   void WriteTokens(Launch* launch, const TruthRow& row, const TruthRow::Pool& part);
@@ -157,6 +159,7 @@ class CheckTruth::Rank {
   bool IsLate(const TruthRow& row, uint32_t pool, int64_t page) const;
   bool WrittenByOthers(const Launch& launch, const Read& read) const;
   void Void(Launch* launch, LaunchedRow* row);
+  bool Relies(const LaunchedRow& row, const Read& read, const Written& w);
 
   const FenceConfig& config_;
   const uint32_t rank_;

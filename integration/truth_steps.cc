@@ -28,12 +28,17 @@ bool Overlaps(uint32_t first, uint32_t n, uint32_t other, uint32_t m) {
 
 // The id under which the request's own slots are filled, noted as what it expects there. Slots that
 // were filled before, and cells of others, make a cell of its own: who shared the old one still
-// expects the old content.
+// expects the old content. A cell whose owner has left it is its next writer's: index entries and
+// those who found them wait for what he writes.
 uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool, uint64_t at,
                                       uint32_t first, uint32_t n, int64_t number) {
   Mapping* const mapping = At(req, pool, at);
   if (mapping == nullptr) return next_id_++;
   CellPtr cell = mapping->cell;
+  if (cell->owner != id) {
+    const Mapping* const owners = At(cell->owner ? Living(cell->owner) : nullptr, pool, at);
+    if (owners == nullptr || owners->cell != cell) cell->owner = id;
+  }
   if (cell->owner != id || cell->runs.Touches(first, n)) {
     CellPtr own = NewCell(id);
     own->runs = cell->runs;
@@ -301,29 +306,39 @@ CheckTruth::Rank::Launch* CheckTruth::Rank::Find(StepId step) {
   return nullptr;
 }
 
+// Is what the row read, where `w` was written, what `w` put there? Overwritten since, it isn't.
+bool CheckTruth::Rank::Relies(const LaunchedRow& row, const Read& read, const Written& w) {
+  if (read.page != w.page || space_of_[read.pool] != w.space) return false;
+  if (!Overlaps(w.first, w.n, read.first, read.n)) return false;
+  const Mapping* const mapping = At(Find(row.req), read.pool, read.at);
+  const Page* const page = PageOf(read.pool, read.page);
+  if (mapping == nullptr && page == nullptr) return false;
+  const RunList& runs = mapping != nullptr ? mapping->cell->runs : page->runs;
+  const uint32_t first = std::max(w.first, read.first);
+  const uint32_t end = std::min(w.first + w.n, read.first + read.n);
+  const auto is_it = [&](const RunList::Run& run) { return run.id == w.id; };
+  return std::ranges::any_of(runs.Slice(first, end - first), is_it);
+}
+
 // A row that failed after its writes were made: they're void, and who read them read nothing.
 void CheckTruth::Rank::Void(Launch* launch, LaunchedRow* row) {
   row->failed = true;
   for (size_t i = row->writes_begin; i < row->writes_end; ++i) {
     const Written& w = launch->writes[i];
+    for (Launch& later : launches_) {
+      if (later.serial < launch->serial) continue;
+      for (LaunchedRow& reader : later.rows) {
+        for (size_t k = reader.reads_begin; k < reader.reads_end; ++k) {
+          if (Relies(reader, later.reads[k], w)) reader.wrong = true;
+        }
+      }
+    }
     const auto pool =
         static_cast<uint32_t>(std::ranges::find(space_of_, w.space) - space_of_.begin());
     Page* const page = PageOf(pool, w.page);
     if (page == nullptr) continue;
     for (const RunList::Run& run : page->runs.Slice(w.first, w.n)) {
       if (run.id == w.id) page->runs.Put(run.first, run.n, 0);
-    }
-    for (Launch& later : launches_) {
-      if (later.serial < launch->serial) continue;
-      for (LaunchedRow& reader : later.rows) {
-        for (size_t k = reader.reads_begin; k < reader.reads_end; ++k) {
-          const Read& read = later.reads[k];
-          if (read.page == w.page && space_of_[read.pool] == w.space &&
-              Overlaps(w.first, w.n, read.first, read.n)) {
-            reader.wrong = true;
-          }
-        }
-      }
     }
   }
 }

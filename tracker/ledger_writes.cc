@@ -56,7 +56,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   // A write behind what the page holds adds to it: its sum is that of more than was summed before.
   CheckSum(*stamp, event.sum, pool, event.page, event.first > 0);
   const bool nobodys = !event.as.req && !event.as.key;
-  if (nobodys && !content_.AnyValid(p)) return {};  // an empty page that is zeroed stays empty
+  // An empty page that is zeroed stays empty; what a copy has brought so far makes it none.
+  if (nobodys && !content_.AnyValid(p) && p.stamp == kNoStamp) return {};
   if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
   if (pinned && !nobodys) {
     // It counts when the copy has ended well.

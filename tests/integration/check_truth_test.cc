@@ -334,6 +334,50 @@ TEST(CheckTruth, FailingRowsWriteAndReadNothing) {
   EXPECT_EQ(Wrong(Header() + shared, &at_retire), 1u) << "what it read is void";
 }
 
+// A forked page is published by the one who stays in it; who hits it in the same step reads what
+// that one writes there.
+TEST(CheckTruth, APageWhoseFirstOwnerHasLeftIsItsHoldersToFill) {
+  const std::string header = Header(R"(,"reuse":"stream","same_step_reads":true)");
+  const std::string fork = Begin("R", "1") + Step(1, RowOf(0, "R", 3, "1", 3, "[4,3]")) +
+                           R"({"ev":"admit","req":"S"})"
+                           "\n"
+                           R"({"ev":"fork","from":"R","to":"S"})"
+                           "\n";
+  const std::string hit =
+      R"({"ev":"publish","key":"K","req":"S","at":0})"
+      "\n" +
+      Begin("T", "3") +
+      R"({"ev":"share","req":"T","pages":[1],"tokens":4,"at":0,"keys":["K"]})"
+      "\n"
+      R"({"ev":"alloc","req":"T","pages":[4],"at":1})"
+      "\n" +
+      Step(2, RowOf(1, "S", 1, "1", 4, "7") + "," + RowOf(2, "T", 1, "1,4", 5, "16"));
+  const std::string leave = R"({"ev":"cow","req":"R","at":0,"page":2})"
+                            "\n";
+  EXPECT_EQ(Wrong(header + fork + leave + hit), 0u);
+  EXPECT_EQ(Wrong(header + fork + hit), 1u) << "R still holds it: S may not write there";
+}
+
+// A page is published after its last token was rejected, and before that one is written anew.
+TEST(CheckTruth, RejectedTokensAreNotWhatAnIndexEntryExpects) {
+  const std::string write = R"({"ev":"publish","key":"K","req":"R","at":0})"
+                            "\n" +
+                            Step(2, RowOf(0, "R", 1, "1", 4, "7"));
+  const std::string hit = R"({"ev":"admit","req":"T"})"
+                          "\n"
+                          R"({"ev":"share","req":"T","pages":[1],"tokens":4,"keys":["K"]})"
+                          "\n"
+                          R"({"ev":"alloc","req":"T","pages":[4]})"
+                          "\n" +
+                          Step(3, RowOf(2, "T", 1, "1,4", 5, "16"));
+  const std::string begin = Begin("R", "1") + Step(1, RowOf(0, "R", 4, "1", 4, "[4,4]"));
+  const std::string trim = R"({"ev":"trim","req":"R","tokens":3,"step":1})"
+                           "\n";
+  EXPECT_EQ(Wrong(Header() + begin + trim + write + hit), 0u);
+  EXPECT_EQ(Wrong(Header() + begin + trim + hit), 1u) << "void, though it still lies there";
+  EXPECT_EQ(Wrong(Header() + begin + write + hit), 1u) << "the entry expects what it replaced";
+}
+
 TEST(CheckTruth, AnotherTableAtConfirmIsReadToo) {
   const auto confirm = [](const std::string& table) {
     return R"({"ev":"confirm","step":2,"rows":[{"row":0,"table":[)" + table + "]}]}\n" +

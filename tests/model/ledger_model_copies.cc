@@ -194,7 +194,9 @@ void LedgerModel::On(const WriteEvent& event) {
   if (Null(pool, event.page)) return;
   const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
   if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
-  if (event.n == 0 || (stamp == kNobodyStamp && !Any(p))) return;
+  if (event.n == 0 || (stamp == kNobodyStamp && !Any(p) && p.stamp == kNoStamp)) {
+    return;
+  }
   for (uint64_t i = event.first; i < event.first + event.n; ++i) {
     if (stamp == kNobodyStamp) continue;
     if (copy != nullptr) {
