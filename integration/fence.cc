@@ -24,6 +24,12 @@ Fence::Impl::Impl(const FenceConfig& config_in, std::vector<EventSink*> sinks_in
 void Fence::Impl::Begin() {
   ++stats.events;
   event_findings.clear();
+  for (Rank& rank : ranks) {
+    if (rank.journal->pending() < kMostPendingDeltas || !rank.launched.empty()) continue;
+    const StepId last(rank.retired == 0 ? 0 : rank.retired - 1);
+    rank.gate->Apply(rank.journal->Seal(last));
+    rank.journal->Settled(last);
+  }
 }
 
 void Fence::Impl::Report(const Violation& violation) {

@@ -36,6 +36,8 @@ class Fence::Impl {
     // Found before the step's confirm was said: reported there.
     std::vector<Violation> found_early;
   };
+  // Bookkeeping waits for the next step; where none comes it's applied in batches of this size.
+  static constexpr size_t kMostPendingDeltas = 4096;
   // A step of which at least one rank is launched and not all are retired.
   struct OpenStep {
     StepId step;

@@ -64,7 +64,11 @@ class KeyLister {
   void Writes(T&) {
     Either("write", "writes", "");
   }
-  void ReasonOrClean(Reason&, bool&) { Either("reason", "clean", ""); }
+  void ReasonOrClean(Reason&, bool&) {
+    const bool both = (seen_ >> index_ & 3) == 3;
+    if (both && missing_.empty()) missing_ = "only one of \"reason\" and \"clean\"";
+    Either("reason", "clean", "");
+  }
   void Entries(std::string_view key, bool&) { Key(key, false); }
   void Interleave(std::string_view key, uint64_t&, uint64_t&) { Key(key, false); }
   void Version(std::string_view key) { Key(key, true); }

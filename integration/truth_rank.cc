@@ -85,6 +85,8 @@ void CheckTruth::Rank::On(const AllocEvent& e) {
       continue;
     }
     page->cell = NewCell(Resolve(e.req));
+    // A page that takes another's place is still to hold what was written for it there.
+    if (const Mapping* const old = At(req, pool, at + i)) page->cell->runs = old->cell->runs;
     Map(req, pool, at + i, page->cell, number);
   }
 }
@@ -194,7 +196,13 @@ void CheckTruth::Rank::On(const PinEvent& e) {
   Pin& pin = pins_[e.id.value()];
   pin = {e.dir, pool, {e.pages.begin(), e.pages.end()}, e.key, {}};
   Request* const req = Living(e.req);
-  if (e.dir != CopyDir::kIn || req == nullptr || !e.at || !e.key) return;
+  if (req == nullptr || !e.at || !e.key) return;
+  if (e.dir == CopyDir::kOut) {  // a key that was never published names what is copied out
+    Key& key = keys_[e.key->value()];
+    const Mapping* const mapping = At(req, pool, *e.at);
+    if (key.cell == nullptr && mapping != nullptr) key.cell = mapping->cell;
+    return;
+  }
   for (size_t i = 0; i < e.pages.size(); ++i) {  // these pages of req now expect the key's content
     Page* const page = PageOf(pool, e.pages[i].value());
     if (page == nullptr || At(req, pool, *e.at + i) == nullptr) continue;

@@ -89,30 +89,38 @@ struct Judged {
   std::string json;  // one object
 };
 
-Judged CheckOne(const std::string& name, const CheckOptions& options, std::FILE* people) {
+// One object also for a log whose header can't be read.
+std::string RefusedJson(const std::string& error) {
+  CheckReport refused;
+  refused.error = error;
+  return refused.ToJson();
+}
+
+Judged CheckOne(const std::string& name, const CheckOptions& options, bool json,
+                std::FILE* people) {
   Result<CheckReport> checked =
       name == "-" ? CheckLog(&std::cin, "stdin", options) : CheckLogFile(name, options);
   if (!checked.ok()) {
     std::fprintf(stderr, "%s\n", Printable(checked.status().message()).c_str());
-    return {kExitUsage, ""};
+    return {kExitUsage, json ? RefusedJson(checked.status().message()) : ""};
   }
   const CheckReport& report = *checked;
   const std::string shown = name == "-" ? "stdin" : name;
   const bool fancy = IsFancy(fileno(people));
   PrintFindings(shown, report, fancy, people);
   PrintSum(shown, report, fancy, people);
-  return {report.exit_code(), report.ToJson()};
+  return {report.exit_code(), json ? report.ToJson() : ""};
 }
 
 // Plays a log while it's being written: findings are told as they come, until the log's writer or
 // Ctrl-C ends it.
-Judged FollowOne(const std::string& name, CheckOptions options, std::FILE* people) {
+Judged FollowOne(const std::string& name, CheckOptions options, bool json, std::FILE* people) {
   const std::string shown = name == "-" ? "stdin" : name;
   const std::atomic<bool>& stop = StopOnInterrupt();
   Result<std::unique_ptr<FollowedLog>> opened = FollowedLog::Open(name, stop);
   if (!opened.ok()) {
     std::fprintf(stderr, "%s\n", Printable(opened.status().message()).c_str());
-    return {kExitUsage, ""};
+    return {kExitUsage, json ? RefusedJson(opened.status().message()) : ""};
   }
   FollowedLog& log = **opened;
   std::vector<std::string> pools;
@@ -130,7 +138,7 @@ Judged FollowOne(const std::string& name, CheckOptions options, std::FILE* peopl
   if (!checked.ok()) {
     const std::string& why = log.trouble().empty() ? checked.status().message() : log.trouble();
     std::fprintf(stderr, "%s\n", Printable(why).c_str());
-    return {kExitUsage, ""};
+    return {kExitUsage, json ? RefusedJson(why) : ""};
   }
   CheckReport& report = *checked;
   if (stop && report.cut_off) {  // its writer is in the middle of a line, which is no mistake
@@ -142,19 +150,19 @@ Judged FollowOne(const std::string& name, CheckOptions options, std::FILE* peopl
     PrintLine(shown, unmet.line, Words(unmet, report.pools), people);
   }
   PrintSum(shown, report, IsFancy(fileno(people)), people);
-  return {report.exit_code(), report.ToJson()};
+  return {report.exit_code(), json ? report.ToJson() : ""};
 }
 
 // The report of the only log as it is; of several, each under "logs" in the order given.
 void PrintJson(const std::vector<Judged>& judged, int code) {
   if (judged.size() == 1) {
-    if (!judged[0].json.empty()) std::puts(judged[0].json.c_str());
+    std::puts(judged[0].json.c_str());
     return;
   }
   std::string text = "{\"logs\":[";
   for (size_t i = 0; i < judged.size(); ++i) {
     if (i != 0) text += ",";
-    text += judged[i].json.empty() ? "null" : judged[i].json;
+    text += judged[i].json;
   }
   text += std::string("],\"ok\":") + (code == kExitClean ? "true" : "false") + "}";
   std::puts(text.c_str());
@@ -188,7 +196,8 @@ int RunCheck(const std::vector<std::string>& words) {
   int code = kExitClean;
   for (const std::string& name : words) {
     std::FILE* const people = json ? stderr : stdout;
-    judged.push_back(follow ? FollowOne(name, options, people) : CheckOne(name, options, people));
+    judged.push_back(follow ? FollowOne(name, options, json, people)
+                            : CheckOne(name, options, json, people));
     code = std::max(code, judged.back().code);
   }
   if (json) PrintJson(judged, code);

@@ -80,6 +80,7 @@ class Journal : public DeltaSink {
   void Settled(StepId step);
 
   uint64_t sequence() const { return sequence_; }
+  size_t pending() const { return open_->deltas.size(); }  // of the open batch
   size_t staging_buffers() const { return in_flight_.size() + free_.size() + 1; }
 
  private:
