@@ -119,6 +119,10 @@ class Player {
     std::vector<TruthRow> changed;
     for (const LogConfirmRow& row : e.rows) {
       if (found == open_.end()) break;  // the fence will say so
+      if (!found->second->Has(row.row)) {
+        return Status::Invalid("confirm names row " + std::to_string(row.row.value()) +
+                               ", which isn't in the step");
+      }
       TruthRow& other = changed.emplace_back(TruthOf(*found->second, row.row, &words));
       for (const LogTable& table : row.tables) {
         words.push_back(tables_.Whole(found->second->Table(row.row, table.pool), table));

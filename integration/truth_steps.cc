@@ -293,10 +293,17 @@ void CheckTruth::Rank::Void(Launch* launch, LaunchedRow* row) {
       for (LaunchedRow& reader : later.rows) {
         for (size_t k = reader.reads_begin; k < reader.reads_end; ++k) {
           const Read& read = later.reads[k];
-          if (read.page == w.page && space_of_[read.pool] == w.space &&
-              Overlaps(w.first, w.n, read.first, read.n)) {
-            reader.wrong = true;
+          if (read.page != w.page || space_of_[read.pool] != w.space ||
+              !Overlaps(w.first, w.n, read.first, read.n)) {
+            continue;
           }
+          // Who has the page by now, and wrote it himself, read none of what is void.
+          const Mapping* const mapping = At(Find(reader.req), read.pool, read.at);
+          const auto has = [&](const RunList& runs) {
+            return std::ranges::any_of(runs.Slice(w.first, w.n),
+                                       [&](const RunList::Run& run) { return run.id == w.id; });
+          };
+          if (mapping == nullptr || has(mapping->cell->runs)) reader.wrong = true;
         }
       }
     }

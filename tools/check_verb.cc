@@ -139,7 +139,9 @@ Judged CheckOne(const std::string& name, const CheckOptions& options, std::FILE*
       name == "-" ? CheckLog(&std::cin, "stdin", options) : CheckLogFile(name, options);
   if (!checked.ok()) {
     std::fprintf(stderr, "%s\n", Printable(checked.status().message()).c_str());
-    return {kExitUsage, ""};
+    CheckReport refused;
+    refused.error = checked.status().message();
+    return {kExitUsage, refused.ToJson()};
   }
   const CheckReport& report = *checked;
   PrintPeople(name == "-" ? "stdin" : name, report, IsFancy(fileno(people)), people);
