@@ -95,16 +95,7 @@ Result<std::unique_ptr<EventLogWriter>> EventLogWriter::ToStream(std::ostream* o
 
 void EventLogWriter::Write(const LogEvent& event) { rep_->Line(event); }
 
-// "All ranks" has no word in a step's verbs: one line each.
-void EventLogWriter::On(const RetireEvent& event) {
-  if (event.rank != kAllRanks) {
-    Write(event);
-    return;
-  }
-  for (uint32_t rank = 0; rank < rep_->config.ranks; ++rank) {
-    Write(RetireEvent{event.step, RankId(rank)});
-  }
-}
+void EventLogWriter::On(const RetireEvent& event) { Write(event); }
 
 void EventLogWriter::On(const StepEvent& event) {
   auto record = std::make_unique<RecordedStep>(rep_->config, event);

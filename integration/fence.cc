@@ -43,10 +43,20 @@ void Fence::Impl::Report(const Violation& violation) {
       return;
     }
   }
+  OpenStep* open =
+      violation.step < 0 ? nullptr : FindOpen(StepId(static_cast<uint64_t>(violation.step)));
+  // What a launch says of no row (a lease) is the same at each rank's launch of the step.
+  if (open != nullptr && violation.row < 0) {
+    for (const Violation& seen : open->violations) {
+      if (seen.rank != violation.rank && seen.reason == violation.reason &&
+          seen.pool == violation.pool && seen.page == violation.page && seen.row < 0) {
+        return;
+      }
+    }
+  }
   event_findings.push_back(violation);
   ++stats.violations;
   if (violation.step >= 0) {
-    OpenStep* open = FindOpen(StepId(static_cast<uint64_t>(violation.step)));
     if (open != nullptr) open->violations.push_back(violation);
   } else if (kContentReasons.Has(violation.reason)) {
     suspect_pages.push_back(violation);

@@ -55,6 +55,7 @@ class Fence::Impl {
     for (size_t r = 0; r < ranks.size(); ++r) {
       if (rank != kAllRanks && rank.value() != r) continue;
       if (Status status = (ranks[r].ledger.get()->*verb)(event); !status.ok()) return status;
+      if (ranks[r].journal->open_deltas() > kMostDeltas) ApplyEarly(ranks[r]);
     }
     return Status();
   }
@@ -66,6 +67,10 @@ class Fence::Impl {
     for (Rank& r : ranks) r.journal->SetImmediate(nullptr);
     return status;
   }
+
+  // Bookkeeping without steps must not pile up: a long batch goes to the gate when no pass runs.
+  static constexpr size_t kMostDeltas = size_t{1} << 16;
+  void ApplyEarly(Rank& rank);
 
   void Begin();  // a new event: its findings are told apart from those of the one before
   void Report(const Violation& violation);

@@ -124,6 +124,15 @@ void Fence::Impl::ConfirmEarlierPasses(Rank& rank) {
   });
 }
 
+void Fence::Impl::ApplyEarly(Rank& rank) {
+  for (const StepId step : rank.launched) {
+    if (!rank.gate->Confirmed(step)) return;
+  }
+  const StepId last(last_step < 0 ? 0 : static_cast<uint64_t>(last_step));
+  rank.gate->Apply(rank.journal->Seal(last));
+  if (rank.launched.empty()) rank.journal->Settled(last);
+}
+
 void Fence::Impl::ReportEarly(Rank& rank, StepId step) {
   const auto number = static_cast<int64_t>(step.value());
   for (const Violation& v : rank.found_early) {
@@ -145,6 +154,8 @@ Status Fence::Confirm(const ConfirmEvent& event) {
   if (event.rank == kAllRanks) return Status::Invalid("confirm needs one rank");
   Impl::Rank& rank = impl_->ranks[event.rank.value()];
   if (std::find(rank.launched.begin(), rank.launched.end(), event.step) == rank.launched.end()) {
+    // Too late: its rows were unverified when it was retired for all ranks.
+    if (event.step.value() < rank.retired) return Status();
     return Status::Invalid("confirm of step " + std::to_string(event.step.value()) +
                            ", which isn't launched on this rank or is retired");
   }
@@ -238,6 +249,14 @@ Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
   std::vector<LaunchedRow> rows;
   if (Status status = rank.ledger->Retire(step, &rows); !status.ok()) return status;
   Merge(rows, &open.store);
+  // What ranks that are still to retire know of a row counts as well (I-9).
+  for (const Rank& other : ranks) {
+    for (const LaunchedRow& there : other.ledger->Launched(step)) {
+      for (RowResult& row : open.store.rows) {
+        if (row.row == there.row && row.req == there.req) row.reasons = row.reasons + there.reasons;
+      }
+    }
+  }
   ApplyPolicy(config.policy, step, open.violations, *rank.ledger, &open.store);
   rank.launched.erase(rank.launched.begin());
   rank.retired = step.value() + 1;

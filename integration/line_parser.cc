@@ -27,7 +27,7 @@ std::string Demand(const FenceConfig&, const PublishEvent& e) {
   return "req and at, or page and from_key, in \"publish\"";
 }
 std::string Demand(const FenceConfig&, const LogExpect& e) {
-  const bool keyed = e.req || e.page || e.pool || e.at || e.step || e.row || e.rank;
+  const bool keyed = e.has_reason || e.req || e.page || e.pool || e.at || e.step || e.row || e.rank;
   return e.clean && keyed ? "no other key beside \"clean\"" : "";
 }
 
@@ -42,7 +42,6 @@ LineParser::LineParser(FenceConfig config)
 template <class E>
 bool LineParser::ParseAs(JsonPull* json, bool skip_ev, LogEvent* event) {
   E& record = event->emplace<E>();
-  if constexpr (std::is_same_v<E, RetireEvent>) record.rank = RankId{0};
   static const std::string noun = '"' + std::string(kVerb<E>) + '"';
   if (!ReadObject(json, this, noun, &record, skip_ev)) return false;
   std::string demand = Demand(config_, record);

@@ -128,7 +128,7 @@ void FieldReader::Within(std::string_view key, uint64_t& field, uint64_t min, ui
   }
 }
 
-void FieldReader::ReasonOrClean(Reason& reason, bool& clean) {
+void FieldReader::ReasonOrClean(Reason& reason, bool& clean, bool& has_reason) {
   if (Match("reason")) {
     const size_t at = json_->Offset();
     std::string_view text;
@@ -139,6 +139,7 @@ void FieldReader::ReasonOrClean(Reason& reason, bool& clean) {
       return;
     }
     reason = *known;
+    has_reason = true;
   }
   if (Match("clean")) {
     const size_t at = json_->Offset();
@@ -474,6 +475,24 @@ void FieldReader::Tables(std::span<const LogTable>& tables, bool allow_patch) {
 void FieldReader::Writes(std::span<const LogWrites>& writes) {
   if (Match("write")) ReadFirstPool(writes, &FieldReader::ReadRuns);
   if (Match("writes")) ReadByPool(writes, &FieldReader::ReadRuns);
+}
+
+// A count, whose slots then stand in "write", or the slots themselves.
+void FieldReader::Drafts(uint64_t& count, std::span<const LogWrites>& drafts) {
+  if (!Match("draft")) return;
+  if (json_->Peek() == '[') {
+    ReadFirstPool(drafts, &FieldReader::ReadRuns);
+  } else if (json_->Peek() == '{') {
+    ReadByPool(drafts, &FieldReader::ReadRuns);
+  } else {
+    Read(count);
+    return;
+  }
+  for (const LogWrites& one : drafts) {
+    uint64_t slots = 0;
+    for (const SlotRun& run : one.runs) slots += std::min(run.n, ~uint64_t{0} - slots);
+    count = std::max(count, slots);
+  }
 }
 
 // --- headers -------------------------------------------------------------------------------------

@@ -64,11 +64,11 @@ class KeyLister {
   void Writes(T&) {
     Either("write", "writes", "");
   }
-  void ReasonOrClean(Reason&, bool&) {
-    const bool both = (seen_ >> index_ & 3) == 3;
-    if (both && missing_.empty()) missing_ = "only one of \"reason\" and \"clean\"";
-    Either("reason", "clean", "");
+  template <class T>
+  void Drafts(uint64_t&, T&) {
+    Key("draft", false);
   }
+  void ReasonOrClean(Reason&, bool&, bool&) { Either("reason", "clean", ""); }
   void Entries(std::string_view key, bool&) { Key(key, false); }
   void Interleave(std::string_view key, uint64_t&, uint64_t&) { Key(key, false); }
   void Version(std::string_view key) { Key(key, true); }
@@ -144,7 +144,8 @@ class FieldReader {
   }
   void Tables(std::span<const LogTable>& tables, bool allow_patch);
   void Writes(std::span<const LogWrites>& writes);
-  void ReasonOrClean(Reason& reason, bool& clean);
+  void Drafts(uint64_t& count, std::span<const LogWrites>& drafts);
+  void ReasonOrClean(Reason& reason, bool& clean, bool& has_reason);
   void Entries(std::string_view key, bool& slots);
   void Interleave(std::string_view key, uint64_t& ranks, uint64_t& stride);
   void Version(std::string_view key);

@@ -205,7 +205,17 @@ void FieldWriter::Writes(std::span<const LogWrites> writes) {
   }
 }
 
-void FieldWriter::ReasonOrClean(Reason reason, bool clean) {
+void FieldWriter::Drafts(uint64_t count, std::span<const LogWrites> drafts) {
+  if (drafts.empty()) {
+    Opt("draft", count, uint64_t{0});
+  } else if (format_.config->pools.size() == 1) {
+    Need("draft", drafts[0].runs);
+  } else {
+    ByPool("draft", drafts, [&](const LogWrites& one) { Put(one.runs); });
+  }
+}
+
+void FieldWriter::ReasonOrClean(Reason reason, bool clean, bool) {
   if (clean) {
     Need("clean", true);
   } else {

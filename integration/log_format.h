@@ -66,7 +66,8 @@ class FieldWriter {
   }
   void Tables(std::span<const LogTable> tables, bool);
   void Writes(std::span<const LogWrites> writes);
-  void ReasonOrClean(Reason reason, bool clean);
+  void Drafts(uint64_t count, std::span<const LogWrites> drafts);
+  void ReasonOrClean(Reason reason, bool clean, bool);
   void Entries(std::string_view key, bool slots);
   void Interleave(std::string_view key, uint64_t ranks, uint64_t stride);
   void Version(std::string_view key) { Need(key, uint64_t{1}); }

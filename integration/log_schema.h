@@ -253,7 +253,7 @@ void Describe(V& v, E& e) {
   v.Opt("reach", e.plan.reach);
   v.Opt("table_epoch", e.plan.table_epoch);
   v.OptList("loads", e.plan.loads);
-  v.Opt("draft", e.plan.draft, uint64_t{0});
+  v.Drafts(e.plan.draft, e.drafts);
   v.Opt("scales", e.plan.scales, true);
 }
 template <class V, Is<LogPad> E>
@@ -291,11 +291,11 @@ void Describe(V& v, E& e) {
 template <class V, Is<RetireEvent> E>
 void Describe(V& v, E& e) {
   v.Need("step", e.step);
-  v.Opt("rank", e.rank, RankId{0});
+  v.Opt("rank", e.rank, kAllRanks);
 }
 template <class V, Is<LogExpect> E>
 void Describe(V& v, E& e) {
-  v.ReasonOrClean(e.reason, e.clean);
+  v.ReasonOrClean(e.reason, e.clean, e.has_reason);
   v.Request("req", e.req, false);
   v.Opt("page", e.page);
   v.Opt("pool", e.pool);

@@ -121,7 +121,7 @@ class Player {
       if (found == open_.end()) break;  // the fence will say so
       if (!found->second->Has(row.row)) {
         return Status::Invalid("confirm names row " + std::to_string(row.row.value()) +
-                               ", which isn't in step " + std::to_string(e.step.value()));
+                               ", which isn't in the step");
       }
       TruthRow& other = changed.emplace_back(TruthOf(*found->second, row.row, &words));
       for (const LogTable& table : row.tables) {

@@ -39,13 +39,27 @@ void LaidOutStep::Write(Arrays* arrays, PoolId pool, size_t line, std::span<cons
   arrays->used[line] = table.size();
 }
 
-std::span<const SlotRun> LaidOutStep::RunsOf(PoolId pool, const LogStep& step, size_t index) const {
-  const bool live = index < step.rows.size();
-  const auto& writes = live ? step.rows[index].writes : step.pads[index - step.rows.size()].writes;
-  for (const LogWrites& one : writes) {
-    if (one.pool == pool) return one.runs;
+std::vector<SlotRun> LaidOutStep::RunsOf(PoolId pool, const LogStep& step, size_t index) const {
+  const auto of = [&](std::span<const LogWrites> writes) -> std::span<const SlotRun> {
+    const auto found = std::ranges::find(writes, pool, &LogWrites::pool);
+    return found == writes.end() ? std::span<const SlotRun>() : found->runs;
+  };
+  if (index >= step.rows.size()) {
+    const auto runs = of(step.pads[index - step.rows.size()].writes);
+    return {runs.begin(), runs.end()};
   }
-  return {};
+  const LogRow& row = step.rows[index];
+  const std::span<const SlotRun> runs = of(row.writes);
+  const std::span<const SlotRun> drafts = of(row.drafts);
+  std::vector<SlotRun> all(runs.begin(), runs.end());
+  if (drafts.empty()) return all;
+  // Drafts stand behind all new tokens, also where some of those aren't written.
+  uint64_t slots = 0;
+  for (const SlotRun& run : runs) slots += std::min(run.n, ~uint64_t{0} - slots);
+  const int64_t skip = config_.pools[pool.value()].skip_slot.value_or(-1);
+  if (slots < row.plan.new_tokens) all.push_back({skip, row.plan.new_tokens - slots});
+  all.insert(all.end(), drafts.begin(), drafts.end());
+  return all;
 }
 
 // Slots lie row by row in batch order, as query_start_loc has them.

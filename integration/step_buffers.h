@@ -40,7 +40,7 @@ class LaidOutStep {
   // The slots of the step's i-th row (padded ones after live ones) in a pool.
   std::span<const int64_t> Slots(PoolId pool, size_t index) const;
   bool Touches(PoolId pool) const { return (touched_ >> pool.value() & 1) != 0; }
-  bool Has(Row row) const { return row_map_[row.value()] >= 0; }
+  bool Has(Row row) const { return row.value() < row_map_.size() && row_map_[row.value()] >= 0; }
   // The row's table as it stands, without the null entries at its end (a failing row's is null).
   std::vector<int64_t> Table(Row row, PoolId pool) const;
   // Another table for a row of the step, from now on (confirm).
@@ -58,7 +58,7 @@ class LaidOutStep {
   void FillRows(const LogStep& step);
   void FillTable(PoolId pool, RankId rank, const RowTables& tables);
   void FillSlots(PoolId pool, const LogStep& step);
-  std::span<const SlotRun> RunsOf(PoolId pool, const LogStep& step, size_t index) const;
+  std::vector<SlotRun> RunsOf(PoolId pool, const LogStep& step, size_t index) const;
 
   const FenceConfig& config_;
   std::vector<Arrays> arrays_;        // [pool]

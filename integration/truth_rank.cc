@@ -45,8 +45,14 @@ CellPtr CheckTruth::Rank::NewCell(RequestId owner) {
   return std::make_shared<Cell>(Cell{next_id_++, owner, {}});
 }
 
-CellPtr CheckTruth::Rank::KeyCell(KeyId key) {
-  Key& entry = keys_[key.value()];
+CheckTruth::Rank::Key& CheckTruth::Rank::KeyAt(KeyId key, size_t number) {
+  std::deque<Key>& pages = keys_[key.value()];
+  if (pages.size() <= number) pages.resize(number + 1);
+  return pages[number];
+}
+
+CellPtr CheckTruth::Rank::KeyCell(KeyId key, size_t number) {
+  Key& entry = KeyAt(key, number);
   if (entry.cell == nullptr) entry.cell = NewCell({});  // content from elsewhere, by its key
   return entry.cell;
 }
@@ -85,7 +91,7 @@ void CheckTruth::Rank::On(const AllocEvent& e) {
       continue;
     }
     page->cell = NewCell(Resolve(e.req));
-    // A page that takes another's place is still to hold what was written for it there.
+    // What the request wrote for this place before is what it expects there still.
     if (const Mapping* const old = At(req, pool, at + i)) page->cell->runs = old->cell->runs;
     Map(req, pool, at + i, page->cell, number);
   }
@@ -182,13 +188,16 @@ void CheckTruth::Rank::On(const ReleaseEvent& e) {
 void CheckTruth::Rank::On(const PublishEvent& e) {
   if (e.from_key) {
     const CellPtr cell = KeyCell(*e.from_key);
-    keys_[e.key.value()].cell = cell;
+    KeyAt(e.key, 0).cell = cell;
+    KeyAt(e.key, 0).published = true;
     if (!e.page) return;
     if (Page* const page = PageOf(e.pool.value(), e.page->value())) page->cell = cell;
     return;
   }
   const Mapping* const mapping = At(Living(e.req), e.pool.value(), e.at);
-  if (mapping != nullptr) keys_[e.key.value()].cell = mapping->cell;
+  if (mapping == nullptr) return;
+  KeyAt(e.key, 0).cell = mapping->cell;
+  KeyAt(e.key, 0).published = true;
 }
 
 void CheckTruth::Rank::On(const PinEvent& e) {
@@ -197,16 +206,21 @@ void CheckTruth::Rank::On(const PinEvent& e) {
   pin = {e.dir, pool, {e.pages.begin(), e.pages.end()}, e.key, {}};
   Request* const req = Living(e.req);
   if (req == nullptr || !e.at || !e.key) return;
-  if (e.dir == CopyDir::kOut) {  // a key that was never published names what is copied out
-    Key& key = keys_[e.key->value()];
-    const Mapping* const mapping = At(req, pool, *e.at);
-    if (key.cell == nullptr && mapping != nullptr) key.cell = mapping->cell;
+  if (e.dir ==
+      CopyDir::kOut) {  // a key that was never published stands for these pages as they are
+    for (size_t i = 0; i < e.pages.size(); ++i) {
+      const Mapping* const mapping = At(req, pool, *e.at + i);
+      Key& key = KeyAt(*e.key, i);
+      if (mapping == nullptr || key.published) continue;
+      key.cell = NewCell({});
+      key.cell->runs = mapping->cell->runs;
+    }
     return;
   }
   for (size_t i = 0; i < e.pages.size(); ++i) {  // these pages of req now expect the key's content
     Page* const page = PageOf(pool, e.pages[i].value());
     if (page == nullptr || At(req, pool, *e.at + i) == nullptr) continue;
-    page->cell = KeyCell(*e.key);
+    page->cell = KeyCell(*e.key, i);
     Map(req, pool, *e.at + i, page->cell, e.pages[i].value());
   }
 }
@@ -276,10 +290,18 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
   if (e.first >= size || e.n == 0) return;
   const auto first = static_cast<uint32_t>(e.first);
   const auto n = static_cast<uint32_t>(std::min(e.n, size - e.first));
+  const auto pin = pins_.find(e.xfer.value());
   Outside(pool, e.page.value(), [&](Page* page) {
     if (e.as.key) {
-      const CellPtr cell = KeyCell(*e.as.key);
-      const std::optional<RunList>& stored = keys_[e.as.key->value()].stored;
+      size_t number = 0;  // which of the key's pages the copy brings here
+      if (pin != pins_.end()) {
+        const auto found = std::ranges::find(pin->second.pages, e.page);
+        if (found != pin->second.pages.end()) {
+          number = static_cast<size_t>(found - pin->second.pages.begin());
+        }
+      }
+      const CellPtr cell = KeyCell(*e.as.key, number);
+      const std::optional<RunList>& stored = KeyAt(*e.as.key, number).stored;
       if (!stored) {
         Fill(&page->runs, cell.get(), first, n);
         return;
@@ -315,7 +337,11 @@ void CheckTruth::Rank::On(const ReadEvent& e) {
   const auto pin = pins_.find(e.xfer.value());
   const Page* const page = PageOf(e.pool.value(), e.page.value());
   if (pin == pins_.end() || page == nullptr || !pin->second.key) return;
-  if (pin->second.dir == CopyDir::kOut) keys_[pin->second.key->value()].stored = page->runs;
+  if (pin->second.dir != CopyDir::kOut) return;
+  const auto found = std::ranges::find(pin->second.pages, e.page);
+  if (found == pin->second.pages.end()) return;
+  const auto number = static_cast<size_t>(found - pin->second.pages.begin());
+  KeyAt(*pin->second.key, number).stored = page->runs;
 }
 
 void CheckTruth::Rank::On(const CopyEvent& e) {

@@ -112,8 +112,10 @@ class CheckTruth::Rank {
     std::optional<KeyId> key;
     std::vector<Written> brought;
   };
+  // One page of what a key stands for.
   struct Key {
     CellPtr cell;
+    bool published = false;
     std::optional<RunList> stored;  // what an `out` copy under this key last read
   };
 
@@ -130,7 +132,8 @@ class CheckTruth::Rank {
   Request* Living(RequestId req);  // null: ended or unknown
   RequestId Resolve(RequestId req) const;
   CellPtr NewCell(RequestId owner);
-  CellPtr KeyCell(KeyId key);
+  Key& KeyAt(KeyId key, size_t number);
+  CellPtr KeyCell(KeyId key, size_t number = 0);
   void Map(Request* req, uint32_t pool, uint64_t at, CellPtr cell, int64_t page);
   // Null: the request holds nothing there.
   Mapping* At(Request* req, uint32_t pool, uint64_t at);
@@ -168,7 +171,7 @@ class CheckTruth::Rank {
   std::unordered_map<uint32_t, uint32_t> incarnations_;  // name -> latest
   std::unordered_map<uint64_t, Request> requests_;
   std::deque<uint64_t> ended_;
-  std::unordered_map<uint64_t, Key> keys_;
+  std::unordered_map<uint64_t, std::deque<Key>> keys_;  // by page
   std::unordered_map<uint32_t, Pin> pins_;
   std::deque<Launch> launches_;
   uint64_t next_id_ = 1;

@@ -140,18 +140,23 @@ KVF_HD void JudgeEntry(Place& place, const RowPool& rp, const Expectation& want,
 }
 
 // The entries of logical page k that stand for its first `tokens` tokens.
-KVF_HD void JudgeIdentity(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
-                          uint64_t tokens, bool read) {
-  const bool shared_table = UnderPrefix(rp, k);
-  if (shared_table) JudgeEntry(place, rp, want, rp.prefix[k], true, read);
+KVF_HD void JudgeOwnEntries(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
+                            uint64_t tokens, bool read) {
   const uint64_t parts = Min(CeilDiv(tokens, rp.entry_tokens), rp.per_page);
   for (uint64_t j = k * rp.per_page; j < k * rp.per_page + parts; ++j) {
     const Entry entry = EntryAt(rp, j);
-    // Under a shared-prefix table the row's own entry may be missing; if it is there it must agree.
-    if (shared_table && (entry.absent || entry.page == int64_t{rp.pool->null_page})) continue;
     const bool fresh = k * rp.page_size >= rp.before;
     const bool missing = entry.absent && fresh && WrittenEnd(rp, k) != 0;
     JudgeEntry(place, rp, want, entry.page, entry.sub == j % rp.per_page, read && !missing);
+  }
+}
+
+KVF_HD void JudgeIdentity(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
+                          uint64_t tokens, bool read) {
+  if (UnderPrefix(rp, k)) {  // the row's own entries are read by nobody
+    JudgeEntry(place, rp, want, rp.prefix[k], true, read);
+  } else {
+    JudgeOwnEntries(place, rp, want, k, tokens, read);
   }
   const int64_t page = PageAt(rp, k);
   if (want.page == kNoPage || !InPool(rp, page)) return;
@@ -166,12 +171,17 @@ KVF_HD uint16_t ScaleMark(const PoolState& pool, Tag tag) {
   return pool.page_scales != 0 ? static_cast<uint16_t>(tag & 0xFFFFu) : pool.scale_epoch;
 }
 
+// State that was cleared for a request without a token yet.
+KVF_HD bool Cleared(const RowPool& rp, Stamp stamp) {
+  return rp.free_form && stamp == kNobodyStamp && rp.before == 0;
+}
+
 // Content from before the step, at logical page k of a full judgement.
 KVF_HD void JudgeContent(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
                          int64_t page) {
   const PageRecord record = RecordAt(rp, page);
   const bool any = record.stamp != kNoStamp;
-  if (any && record.stamp != want.stamp) {
+  if (any && record.stamp != want.stamp && !Cleared(rp, record.stamp)) {
     place.Add(Reason::kStampMismatch, page, want.stamp, record.stamp);
   }
   if (rp.free_form) return;
@@ -284,7 +294,7 @@ KVF_HD void JudgeCovered(Place& place, const StepView& step, const StepScratch& 
   const Stamp stamp = RecordAt(rp, page).stamp;
   const bool none = stamp == kNoStamp;
   if (holds && none && !rp.free_form) place.Add(Reason::kNotCommitted, page, want.stamp, stamp);
-  if (holds && !none && stamp != want.stamp) {
+  if (holds && !none && stamp != want.stamp && !Cleared(rp, stamp)) {
     place.Add(Reason::kStampMismatch, page, want.stamp, stamp);
   }
   if (holds || !IsWritePage(*rp.task, k)) return;

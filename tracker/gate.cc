@@ -233,6 +233,12 @@ void Gate::Collect(InFlight& pass) {
   };
   std::stable_sort(findings.begin(), findings.end(),
                    [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  // A place reports once, the first that applies, also where its shared table fails it besides.
+  findings.erase(std::unique(findings.begin(), findings.end(),
+                             [](const auto& a, const auto& b) {
+                               return a.row_task == b.row_task && a.pool == b.pool && a.at == b.at;
+                             }),
+                 findings.end());
   for (size_t i = 0; i < pass.rows.size(); ++i) {
     const VerdictWord word = pass.verdicts[i];
     pass.pass.reasons[i] = VerdictIsOf(word, pass.pass.step.value())

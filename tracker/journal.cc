@@ -16,7 +16,10 @@ uint64_t JournalBatch::ComputeChecksum() const {
 }
 
 Journal::Journal(std::span<const uint64_t> pages) : open_(std::make_unique<JournalBatch>()) {
-  for (const uint64_t count : pages) tag_pending_.emplace_back(count, 0);
+  for (const uint64_t count : pages) {
+    tag_pending_.emplace_back(count, 0);
+    content_pending_.emplace_back(count, 0);
+  }
 }
 
 JournalDelta& Journal::Append(DeltaKind kind) {
@@ -30,9 +33,11 @@ void Journal::Page(PoolId pool, uint32_t page, uint32_t fields, const PageRecord
   uint64_t& pending = tag_pending_[pool.value()][page];
   if (immediate_ != nullptr && fields == kApplyContent && pending != sequence_ + 1) {
     immediate_->Stamp(pool, page, record);
-    return;
+    // What waits in the batch is older, and must not be the last word.
+    if (content_pending_[pool.value()][page] != sequence_ + 1) return;
   }
   if ((fields & kApplyTag) != 0) pending = sequence_ + 1;
+  if ((fields & kApplyContent) != 0) content_pending_[pool.value()][page] = sequence_ + 1;
   JournalDelta& delta = Append(DeltaKind::kPage);
   delta.pool = pool.value();
   delta.index = page;

@@ -116,6 +116,31 @@ void ContentBook::Gather(Page& page) {
   bits.holey = holey;
 }
 
+ContentBook::Saved ContentBook::Save(const Page& page) const {
+  Saved saved{.fill = page.fill,
+              .settled = page.settled,
+              .version = page.version,
+              .stamp = page.stamp,
+              .bits = nullptr};
+  if (page.irregular != kNone) {
+    saved.bits = std::make_shared<const Irregular>(irregular_[page.irregular]);
+  }
+  return saved;
+}
+
+void ContentBook::Restore(Page& page, const Saved& saved) {
+  Drop(page);
+  page.fill = saved.fill;
+  page.settled = saved.settled;
+  page.version = saved.version;
+  page.stamp = saved.stamp;
+  if (saved.bits == nullptr) return;
+  Irregular& bits = Spread(page);
+  bits.valid = saved.bits->valid;
+  bits.settled = saved.bits->settled;
+  Gather(page);
+}
+
 void ContentBook::Launch(Page& page, uint64_t first, uint64_t n) {
   if (n == 0) return;
   ++page.version;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ledger_pages.h"
@@ -39,13 +40,19 @@ class ContentBook {
   // `to` has the valid and committed slots of `from` below `size`, and its stamp.
   void Copy(const Page& from, Page& to, uint64_t size);
 
- private:
-  using Bits = std::vector<uint64_t>;
-  struct Irregular {
-    Bits valid;
-    Bits settled;
-    bool holey = false;
+  // A page's content as it is, to be put back as if nothing had happened since.
+  struct Irregular;
+  struct Saved {
+    uint16_t fill = 0;
+    uint16_t settled = 0;
+    uint32_t version = 0;
+    Stamp stamp = kNoStamp;
+    std::shared_ptr<const Irregular> bits;  // null: the two numbers tell it all
   };
+  Saved Save(const Page& page) const;
+  void Restore(Page& page, const Saved& saved);
+
+ private:
   Irregular& Spread(Page& page);  // gives the page its bit sets
   void Gather(Page& page);        // takes them away again where two numbers do
   void Drop(Page& page);
@@ -53,6 +60,12 @@ class ContentBook {
   std::vector<Irregular> irregular_;
   std::vector<uint32_t> unused_;
   uint64_t holey_ = 0;
+};
+
+struct ContentBook::Irregular {
+  std::vector<uint64_t> valid;
+  std::vector<uint64_t> settled;
+  bool holey = false;
 };
 
 }  // namespace kvfence::ledger

@@ -140,6 +140,7 @@ void Ledger::Impl::MaybeGiveBack(uint32_t pool, uint32_t page) {
   if (explicit_frees()) return;
   const Page& p = pages_.at(pool, page);
   if (!TagLive(p.tag) || p.mappings != kNone || p.entries != kNone || p.pins != kNone) return;
+  if (kept_ == std::pair(pages_.space_of(pool), page)) return;
   GiveBack(pool, page);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -119,6 +120,23 @@ class Ledger::Impl {
   void GiveBack(uint32_t pool, uint32_t page);
   // In implicit logs: a page that nobody holds and nothing pins goes back.
   void MaybeGiveBack(uint32_t pool, uint32_t page);
+  // While it lives the page isn't returned: it's let go of and taken in one event.
+  class Keeping {
+   public:
+    Keeping(Impl* impl, uint32_t pool, uint32_t page) : impl_(impl), pool_(pool), page_(page) {
+      impl_->kept_ = {impl_->pages_.space_of(pool), page};
+    }
+    ~Keeping() {
+      impl_->kept_ = {kNone, 0};
+      impl_->MaybeGiveBack(pool_, page_);
+    }
+    Keeping(const Keeping&) = delete;
+
+   private:
+    Impl* impl_;
+    uint32_t pool_;
+    uint32_t page_;
+  };
   void Stale(uint32_t pool, uint32_t page);
   // The incarnation expects `page` at `at`; it holds it if the tag is the page's.
   void Take(uint32_t slot, uint32_t pool, uint32_t at, uint32_t page, Tag tag, Stamp stamp);
@@ -167,6 +185,7 @@ class Ledger::Impl {
   // ... or in an earlier one: a copy goes on with the page that it was told.
   PinRef StalePinOf(NameId id, uint32_t pool, uint32_t page) const;
   void NoteRead(NameId id, uint32_t pool, uint32_t page);
+  void NoteExport(PinRef ref, uint32_t pool, uint32_t page);
   bool Pinned(uint32_t pool, uint32_t page) const;
   void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
   void JudgePinKey(const PinEvent& event, const Incarnation* inc);
@@ -177,9 +196,16 @@ class Ledger::Impl {
 
   // The stamp of content that is `as`; empty after reporting why it can't be told.
   std::optional<Stamp> StampOf(const ContentOf& as, uint32_t pool, uint32_t number);
-  uint16_t ScaleOf(const ContentOf& as, uint32_t pool);
-  // `grows`: the sum is of more content than the one before.
-  void CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page, bool grows);
+  uint16_t ScaleOf(const ContentOf& as, uint32_t pool, uint32_t page);
+  SlotRange WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) const;
+  struct Summed {
+    NameId sum;
+    bool brought = false;  // content that comes from somewhere, maybe from another pool
+    bool grows = false;    // the sum is of more content than the one before
+  };
+  void CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page);
+  // The sum that content of this birth must have there; 0: any.
+  uint32_t SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const;
   bool SayOutOfRange(uint32_t pool, PageId page, RequestId req = {});
   void JudgeSource(NameId xfer, uint32_t pool, uint32_t page);
   void CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool, uint32_t to_page,
@@ -273,6 +299,7 @@ class Ledger::Impl {
   ledger::RequestBook requests_;
   ledger::IndexBook index_;
   ledger::PinBook pins_;
+  std::deque<std::pair<NameId, uint32_t>> ended_sides_;  // further unpins that may be said
   ledger::StepBook steps_;
   std::vector<uint16_t> scale_epochs_;  // by pool
   struct BoundRow {
@@ -282,10 +309,12 @@ class Ledger::Impl {
   };
   std::vector<BoundRow> rows_;
 
-  uint64_t now_ = 0;  // number of the event
+  uint64_t now_ = 0;                              // number of the event
+  std::pair<uint32_t, uint32_t> kept_{kNone, 0};  // space, page
   std::vector<std::pair<uint32_t, int64_t>> reported_;
-  absl::flat_hash_map<Stamp, uint32_t> sums_;
-  std::vector<Stamp> sums_order_;
+  using SumKey = std::pair<Stamp, uint32_t>;  // of a birth, in a pool
+  absl::flat_hash_map<SumKey, uint32_t> sums_;
+  std::vector<SumKey> sums_order_;
   size_t sums_next_ = 0;
 
   uint64_t changes_ = 0;

@@ -262,6 +262,7 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   const ledger::RowRecord& row = record.rows[write.row];
   Held& held = requests_.at(row.inc).lists[write.pool][write.at];
   Page& p = pages_.at(write.pool, held.page);
+  const ledger::ContentBook::Saved before = content_.Save(p);
   // Draft slots are void when the step is over, whatever stood there.
   content_.Void(p, write.draft.first, write.draft.last - write.draft.first);
   const uint64_t n = write.fresh.last - write.fresh.first;
@@ -276,16 +277,24 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
                       .old_stamp = p.stamp,
                       .new_stamp = n == 0 ? p.stamp : write.stamp,
                       .old_expected = held.stamp,
-                      .overwrites = write.fresh.first < content_.Fill(p)};
-  record.writes.push_back(w);
-  if (n == 0) return;
+                      .overwrites = write.fresh.first < content_.Fill(p),
+                      .carried = false,
+                      .version = p.version,
+                      .before = before};
+  if (n == 0) {
+    record.writes.push_back(w);
+    return;
+  }
   // A page that is filled from its start begins anew: foreign content before it doesn't count.
   const bool fresh_page = row.length <= write.at * config_.pools[write.pool].page_size;
   if (fresh_page && p.stamp != held.stamp) content_.Void(p, 0, content_.Fill(p));
-  if (!sums_.empty()) sums_.erase(write.stamp);  // of less than the page holds from now on
+  if (!sums_.empty())
+    sums_.erase({write.stamp, write.pool});  // of less than the page holds from now on
   held.stamp = write.stamp;
   content_.Launch(p, write.fresh.first, n);
   p.stamp = write.stamp;
+  w.version = p.version;
+  record.writes.push_back(w);
   if (!config_.pools[write.pool].scales) {
     p.scale = scale_epochs_[write.pool];
   } else if (!write.keep_scale) {

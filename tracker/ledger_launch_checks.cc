@@ -162,11 +162,12 @@ void Ledger::Impl::JudgeLeases(StepId step) {
   for (const uint32_t slot : leased) {
     const ledger::Pin& pin = pins_.at(slot);
     if (steps_.launch_count() <= pin.lease_end) continue;
-    const int64_t page = pin.pages.empty() ? -1 : static_cast<int64_t>(pin.pages.front().page);
-    Report(Reason::kInFlight, {.step = static_cast<int64_t>(step.value()),
-                               .req = pin.req,
-                               .pool = pin.pool,
-                               .page = page});
+    for (const ledger::PinPage& part : pin.pages) {
+      Report(Reason::kInFlight, {.step = static_cast<int64_t>(step.value()),
+                                 .req = pin.req,
+                                 .pool = pin.pool,
+                                 .page = part.page});
+    }
     pins_.EndLease(slot);
   }
 }

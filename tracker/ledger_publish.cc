@@ -28,6 +28,7 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
   BeginEvent();
   const uint32_t pool = event.pool.value();
   Promise made;
+  uint32_t moved = kNone;  // the entry that the new one takes the place of
   made.pool = pool;
   made.digest = event.digest;
   if (event.page) {
@@ -44,9 +45,7 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
     made.identity = event.identity.value_or(index_.at(from).identity);
     if (made.digest == NameId()) made.digest = index_.at(from).digest;
     made.stamps = {index_.Expected(from, 0)};
-    if (*event.from_key != event.key && index_.at(from).published) {  // the entry moves
-      UnpublishEntry(from);
-    }
+    moved = *event.from_key != event.key && index_.at(from).published ? from : kNone;
   } else {
     const uint32_t slot = Living(event.req);
     if (slot == kNone) return {};
@@ -63,6 +62,8 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
     made.identity = event.identity.value_or(inc.identity);
     made.stamps = {held->stamp};
   }
+  const Keeping keeping(this, pool, made.page);
+  if (moved != kNone) UnpublishEntry(moved);
   const uint32_t entry = index_.FindOrMake(event.key);
   if (index_.at(entry).published) UnpublishEntry(entry);
   ledger::IndexEntry& e = index_.at(entry);

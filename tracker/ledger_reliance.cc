@@ -77,7 +77,13 @@ bool Ledger::Impl::Reliable(uint32_t pool, const Page& page, uint32_t reader,
   const bool done = stream() ? content_.Valid(page, slots.first, slots.last)
                              : content_.Settled(page, slots.first, slots.last);
   if (done || !config_.same_step_reads) return done;
-  // Another holder is still to write it: the first step that reads it judges that.
+  // A copy, or another holder, is still to write it: the first step that reads it judges that.
+  bool coming = false;
+  pins_.ForEach(page, [&](uint32_t pin, uint32_t index) {
+    const ledger::Pin& copy = pins_.at(pin);
+    coming = coming || (copy.dir == CopyDir::kIn && copy.pages[index].tag == page.tag);
+  });
+  if (coming) return true;
   for (uint32_t n = page.mappings; n != kNone; n = pages_.mapping(n).next) {
     const ledger::Mapping& m = pages_.mapping(n);
     if (m.inc == reader) continue;
@@ -106,6 +112,7 @@ void Ledger::Impl::ShareOne(const ShareEvent& event, uint32_t slot, size_t i, ui
     ReportPage(Reason::kNotCommitted, id, pool, page.value(), static_cast<int64_t>(at + i),
                slots.last, content_.Fill(p));
   }
+  const Keeping keeping(this, pool, index);
   LetGo(slot, pool, static_cast<uint32_t>(at + i));
   Take(slot, pool, static_cast<uint32_t>(at + i), index, hit.tag, hit.stamp);
   if (hit.other_identity) Suspect(slot, pool, static_cast<uint32_t>(at + i), Reason::kKeyMismatch);

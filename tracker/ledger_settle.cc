@@ -62,6 +62,7 @@ std::vector<uint32_t> Ledger::Impl::Judge(StepId step, std::span<const uint32_t>
   for (uint32_t i = 0; i < rows; ++i) {
     if (reasons[i] != 0) FailRow(*record, i, CheckSet(reasons[i]));
   }
+  record->judged = true;
   return consequences_;
 }
 
@@ -136,11 +137,17 @@ void Ledger::Impl::VoidWrite(const StepRecord& record, const ledger::SlotWrite& 
   const ledger::RowRecord& row = record.rows[write.row];
   Page& p = pages_.at(write.pool, write.page);
   if (p.tag != write.tag) return;  // gone to another generation, which starts without content
+  // Before attention ran the row was stopped from writing, and nobody has touched the page since.
+  const bool unwritten = !record.judged && !write.carried && p.version == write.version;
+  if (unwritten) {
+    content_.Restore(p, write.before);
+    p.scale = write.old_scale;
+  }
   // From the end: a page filled from its start stays of that shape.
-  for (uint32_t i = write.first + write.n; i-- > write.first;) {
+  for (uint32_t i = write.first + write.n; i-- > write.first && !unwritten;) {
     if (!WrittenLater(record, write, i)) content_.Void(p, i, 1);
   }
-  if (write.old_stamp != write.new_stamp && !WrittenSince(write)) {
+  if (!unwritten && write.old_stamp != write.new_stamp && !WrittenSince(write)) {
     if (content_.AnyValid(p) && p.stamp == write.new_stamp) p.stamp = write.old_stamp;
     if (config_.pools[write.pool].scales) p.scale = write.old_scale;
   }
@@ -149,7 +156,7 @@ void Ledger::Impl::VoidWrite(const StepRecord& record, const ledger::SlotWrite& 
   if (inc == kNone || requests_.at(inc).serial != row.serial) return;
   const Held* held = HeldAt(requests_.at(inc), write.pool, write.at);
   if (held == nullptr || held->page != write.page || held->tag != write.tag) return;
-  const bool undo = held->stamp == write.new_stamp && !WrittenSince(write);
+  const bool undo = held->stamp == write.new_stamp && (unwritten || !WrittenSince(write));
   // Said again in any case: the device may have followed the write or not.
   SetExpected(inc, write.pool, write.at, undo ? write.old_expected : held->stamp);
 }
@@ -198,6 +205,14 @@ void Ledger::Impl::FailReadersOf(const ledger::SlotWrite& write, StepRecord& lat
 
 void Ledger::Impl::SettleRow(StepRecord& record, uint32_t row) {
   if (record.clean(row)) return;
+  for (const ledger::Export& e : record.exports) {
+    if (e.row != row) continue;
+    ReportPage(Reason::kNotCommitted, e.req, e.pool, e.page);
+    const uint32_t entry = e.key ? index_.Find(*e.key) : kNone;
+    if (entry != kNone && index_.at(entry).read.size() > e.number) {
+      index_.at(entry).read[e.number] = kNobodyStamp;  // no good under its key either
+    }
+  }
   const uint64_t voided = record.rows[row].voided;
   for (const auto& later : steps_.records()) {
     // Steps launched after the failure was known were judged with the writes void.

@@ -6,6 +6,8 @@ namespace kvfence::ledger {
 
 void StepRecord::Clear() {
   confirmed = false;
+  judged = false;
+  exports.clear();
   launched.clear();
   rows.clear();
   uses.clear();

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kvfence/ledger.h"
+#include "ledger_content.h"
 #include "ledger_pages.h"
 
 namespace kvfence::ledger {
@@ -38,6 +40,9 @@ struct SlotWrite {
   Stamp new_stamp = kNoStamp;
   Stamp old_expected = kNoStamp;
   bool overwrites = false;  // one of the slots held content before
+  bool carried = false;     // by a copy, from where the row wrote
+  uint32_t version = 0;     // of the page's content, when it was launched
+  ContentBook::Saved before;
 };
 
 struct RowRecord {
@@ -60,10 +65,21 @@ struct LetGo {
   uint32_t row = 0;
 };
 
+// A copy has read what a row of the step writes.
+struct Export {
+  uint32_t row = 0;
+  uint32_t pool = 0;
+  uint32_t page = 0;
+  uint32_t number = 0;  // which of the key's pages
+  RequestId req;
+  std::optional<KeyId> key;
+};
+
 struct StepRecord {
   uint64_t step = 0;
   uint64_t launched_at = 0;  // number of its event
   bool confirmed = false;
+  bool judged = false;  // validate's verdicts are in: what failed until then was never written
   std::vector<LaunchedRow> launched;
   std::vector<RowRecord> rows;
   std::vector<PoolUse> uses;
@@ -71,6 +87,7 @@ struct StepRecord {
   std::vector<SlotWrite> copies;  // slots that copies carried on from `writes`: same fate
   std::vector<LetGo> let_go;
   std::vector<SameStepRead> reads;
+  std::vector<Export> exports;
   std::vector<NameId> loads;
 
   void Clear();

@@ -7,6 +7,11 @@
 #include "ledger_impl.h"
 
 namespace kvfence {
+namespace {
+
+constexpr size_t kMostEndedSides = 256;
+
+}  // namespace
 
 Ledger::Impl::PinRef Ledger::Impl::PinOf(NameId id, uint32_t pool, uint32_t page) const {
   const Page& p = pages_.at(pool, page);
@@ -35,9 +40,28 @@ bool Ledger::Impl::Pinned(uint32_t pool, uint32_t page) const {
   return any;
 }
 
+// What launched rows still write is judged when their step settles, for the copy too.
+void Ledger::Impl::NoteExport(PinRef ref, uint32_t pool, uint32_t page) {
+  const ledger::Pin& pin = pins_.at(ref.pin);
+  const Tag tag = pages_.at(pool, page).tag;
+  for (const auto& record : steps_.records()) {
+    for (const ledger::SlotWrite& w : record->writes) {
+      const bool same = w.page == page && w.pool == pool && w.tag == tag;
+      if (!same || w.n == 0 || !record->clean(w.row)) continue;
+      record->exports.push_back({.row = w.row,
+                                 .pool = pool,
+                                 .page = page,
+                                 .number = pin.pages[ref.index].number,
+                                 .req = pin.req,
+                                 .key = pin.dir == CopyDir::kOut ? pin.key : std::nullopt});
+    }
+  }
+}
+
 // What comes back under this copy's key later is what it really reads now.
 void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
   PinRef ref = PinOf(id, pool, page);
+  if (ref) NoteExport(ref, pool, page);
   if (!ref) ref = StalePinOf(id, pool, page);
   if (!ref) return;
   const ledger::Pin& pin = pins_.at(ref.pin);
@@ -80,7 +104,7 @@ void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) 
                held == nullptr ? ~uint64_t{0} : held->page, static_cast<uint64_t>(page.value()));
   } else if (IsNull(pool, page)) {
     if (event.key) ReportPage(Reason::kPageMismatch, id, pool, page.value());
-  } else if (event.dir == CopyDir::kIn && stream() &&
+  } else if (event.dir == CopyDir::kIn &&
              FailUsers(pool, static_cast<uint32_t>(page.value()), true, event.id)) {
     ReportPage(Reason::kInFlight, id, pool, page.value());
   }
@@ -107,6 +131,7 @@ Status Ledger::Impl::Pin(const PinEvent& event) {
     break;
   }
   if (event.key) JudgePinKey(event, slot == kNone ? nullptr : &requests_.at(slot));
+  std::erase_if(ended_sides_, [&](const auto& ended) { return ended.first == event.id; });
   const uint32_t pin_slot = pins_.Begin(event.id);
   {
     ledger::Pin& pin = pins_.at(pin_slot);
@@ -176,6 +201,12 @@ void Ledger::Impl::RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId iden
 Status Ledger::Impl::Unpin(const UnpinEvent& event) {
   BeginEvent();
   if (pins_.Find(event.id) == kNone) {
+    const auto ended =
+        std::ranges::find(ended_sides_, event.id, &std::pair<NameId, uint32_t>::first);
+    if (ended != ended_sides_.end()) {
+      if (--ended->second == 0) ended_sides_.erase(ended);
+      return {};
+    }
     Report(Reason::kIdentityReused, {});
     return {};
   }
@@ -184,12 +215,17 @@ Status Ledger::Impl::Unpin(const UnpinEvent& event) {
   const CopyDir dir = pins_.at(newest).dir;
   const uint32_t pool = pins_.at(newest).pool;
   uint32_t next = pins_.at(newest).next_same_id;
+  uint32_t others = 0;
   EndPin(newest, event.ok);
   while (next != kNone && (pins_.at(next).dir != dir || pins_.at(next).pool != pool)) {
     const uint32_t part = next;
     next = pins_.at(part).next_same_id;
     EndPin(part, event.ok);
+    ++others;
   }
+  // A copy with two sides ends with the first word of it; one may be said for each.
+  if (others > 0) ended_sides_.emplace_back(event.id, others);
+  if (ended_sides_.size() > kMostEndedSides) ended_sides_.pop_front();
   return {};
 }
 

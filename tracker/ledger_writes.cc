@@ -54,46 +54,70 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   }
   if (event.n == 0) return {};
   // A write behind what the page holds adds to it: its sum is that of more than was summed before.
-  CheckSum(*stamp, event.sum, pool, event.page, event.first > 0);
-  const bool nobodys = !event.as.req && !event.as.key;
-  // An empty page that is zeroed stays empty; what a copy has brought so far makes it none.
-  if (nobodys && !content_.AnyValid(p) && p.stamp == kNoStamp) return {};
+  CheckSum(*stamp, {.sum = event.sum, .brought = true, .grows = event.first > 0}, pool, event.page);
   if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
-  if (pinned && !nobodys) {
+  const SlotRange slots = WithOthers(pool, *stamp, {event.first, event.first + event.n});
+  const uint64_t n = slots.last - slots.first;
+  if (pinned) {
     // It counts when the copy has ended well.
-    content_.Void(p, event.first, event.n);
-    pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(event.first, event.n);
-  } else if (!nobodys) {
-    content_.Commit(p, event.first, event.n);
+    content_.Void(p, slots.first, n);
+    pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(slots.first, n);
   } else {
-    ++p.version;
+    content_.Commit(p, slots.first, n);
   }
   p.stamp = *stamp;
   TellContent(pool, page);
   return {};
 }
 
-// Content of one birth has one checksum, wherever it is written or read.
-void Ledger::Impl::CheckSum(Stamp stamp, NameId sum, uint32_t pool, PageId page, bool grows) {
-  if (sum == NameId() || stamp == kNoStamp || stamp == kNobodyStamp) return;
-  const auto [it, fresh] = sums_.try_emplace(stamp, sum.value());
-  if (!fresh) {
-    if (it->second == sum.value()) return;
-    if (!grows) {
-      ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, it->second, sum.value());
-      if (checks_.Has(Reason::kContentMismatch)) {
-        SuspectPage(pool, static_cast<uint32_t>(page.value()));
-      }
-    }
-    it->second = sum.value();
-    return;
+// Slots and those beside them that other ranks hold: what this rank holds is what it must have.
+SlotRange Ledger::Impl::WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) const {
+  const PoolConfig& c = config_.pools[pool];
+  if (c.interleave_ranks == 0) return slots;
+  const uint64_t start = StampPage(stamp) * c.page_size;
+  const auto elsewhere = [&](uint64_t slot) {
+    return (start + slot) / c.interleave_stride % c.interleave_ranks != rank_.value();
+  };
+  while (slots.first > 0 && elsewhere(slots.first - 1)) --slots.first;
+  while (slots.last < c.page_size && elsewhere(slots.last)) ++slots.last;
+  return slots;
+}
+
+// Pools of one model hold different layers of the same tokens: a birth has a sum in each. But what
+// is brought into a pool that has none yet must be what some pool had.
+uint32_t Ledger::Impl::SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const {
+  if (const auto own = sums_.find({stamp, pool}); own != sums_.end()) return own->second;
+  uint32_t other = 0;
+  for (uint32_t p = 0; p < config_.pools.size() && summed.brought; ++p) {
+    const auto there = sums_.find({stamp, p});
+    if (there == sums_.end()) continue;
+    if (there->second == summed.sum.value()) return 0;
+    other = there->second;
   }
+  return other;
+}
+
+// Content of one birth has one checksum, wherever it is written or read.
+void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page) {
+  const uint32_t sum = summed.sum.value();
+  if (sum == 0 || stamp == kNoStamp || stamp == kNobodyStamp) return;
+  const uint32_t expected = SumOf(stamp, summed, pool);
+  if (expected != 0 && expected != sum && !summed.grows) {
+    ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, expected, sum);
+    if (checks_.Has(Reason::kContentMismatch)) {
+      SuspectPage(pool, static_cast<uint32_t>(page.value()));
+    }
+  }
+  const SumKey key{stamp, pool};
+  const auto [it, fresh] = sums_.try_emplace(key, sum);
+  it->second = sum;
+  if (!fresh) return;
   if (sums_order_.size() < kMaxSums) {
-    sums_order_.push_back(stamp);
+    sums_order_.push_back(key);
     return;
   }
   sums_.erase(sums_order_[sums_next_]);
-  sums_order_[sums_next_] = stamp;
+  sums_order_[sums_next_] = key;
   sums_next_ = (sums_next_ + 1) % kMaxSums;
 }
 
@@ -108,25 +132,28 @@ Status Ledger::Impl::Read(const ReadEvent& event) {
   NoteRead(event.xfer, pool, page);
   if (!pinned) {
     ReportPage(Reason::kInFlight, {}, pool, page, -1, 0, p.tag);
-    CheckSum(p.stamp, event.sum, pool, event.page, false);
+    CheckSum(p.stamp, {.sum = event.sum}, pool, event.page);
     return {};
   }
   JudgeSource(event.xfer, pool, page);
-  CheckSum(p.stamp, event.sum, pool, event.page, false);
+  CheckSum(p.stamp, {.sum = event.sum}, pool, event.page);
   return {};
 }
 
-uint16_t Ledger::Impl::ScaleOf(const ContentOf& as, uint32_t pool) {
+// Written for another page, it's no live page's mark, whatever that one's tag.
+uint16_t Ledger::Impl::ScaleOf(const ContentOf& as, uint32_t pool, uint32_t page) {
   if (as.req) {
     const uint32_t slot = requests_.Find(as.req);
     // Of an ended incarnation no tag is remembered: 0 is no live page's mark.
     const Held* held =
         slot == kNone ? nullptr : HeldAt(requests_.at(slot), pool, as.at.value_or(0));
-    return held == nullptr ? uint16_t{0} : static_cast<uint16_t>(held->tag);
+    if (held == nullptr || held->page != page) return 0;
+    return static_cast<uint16_t>(held->tag);
   }
   if (!as.key) return 0;
   const uint32_t entry = index_.Find(*as.key);
-  return entry == kNone ? uint16_t{0} : static_cast<uint16_t>(index_.at(entry).tag);
+  if (entry == kNone || index_.at(entry).page != page) return 0;
+  return static_cast<uint16_t>(index_.at(entry).tag);
 }
 
 Status Ledger::Impl::Scale(const ScaleEvent& event) {
@@ -141,7 +168,7 @@ Status Ledger::Impl::Scale(const ScaleEvent& event) {
   if (!config_.pools[pool].scales) return {};  // one scale for the whole pool: see rescale
   const auto page = static_cast<uint32_t>(event.page.value());
   Page& p = pages_.at(pool, page);
-  p.scale = event.as ? ScaleOf(*event.as, pool) : static_cast<uint16_t>(p.tag);
+  p.scale = event.as ? ScaleOf(*event.as, pool, page) : static_cast<uint16_t>(p.tag);
   TellContent(pool, page);
   return {};
 }
@@ -240,6 +267,8 @@ void Ledger::Impl::CarryWrites(uint32_t from_pool, uint32_t from, uint32_t to_po
       ledger::SlotWrite w = direct ? record->writes[i] : record->copies[i - record->writes.size()];
       if (w.page != from || w.pool != from_pool || w.tag != source.tag || w.first >= size) continue;
       if (!record->clean(w.row)) continue;
+      w.carried = true;
+      w.before = {};
       w.pool = to_pool;
       w.page = to;
       w.tag = target.tag;

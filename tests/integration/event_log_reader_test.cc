@@ -160,7 +160,7 @@ TEST(EventLogReader, ContentEvents) {
       R"({"ev":"write","page":2,"first":1,"n":3,"as":null})",
       [](const WriteEvent& e, const LogNames&) { EXPECT_FALSE(e.as.req || e.as.key || e.as.at); });
   ReadOne<RetireEvent>(R"({"ev":"retire","step":7})", [](const RetireEvent& e, const LogNames&) {
-    EXPECT_EQ(e.rank, RankId(0)) << "steps are rank 0's unless they say otherwise";
+    EXPECT_EQ(e.rank, kAllRanks) << "the host settles a step on all ranks at once";
   });
 }
 

@@ -49,7 +49,7 @@ bool Same(const LogRow& a, const LogRow& b) {
   return p.row == q.row && p.req == q.req && p.new_tokens == q.new_tokens && p.draft == q.draft &&
          p.base == q.base && p.reach == q.reach && p.table_epoch == q.table_epoch &&
          Same(p.loads, q.loads) && p.scales == q.scales && a.len == b.len &&
-         Same(a.tables, b.tables) && Same(a.writes, b.writes);
+         Same(a.tables, b.tables) && Same(a.writes, b.writes) && Same(a.drafts, b.drafts);
 }
 bool Same(const LogPad& a, const LogPad& b) {
   return a.row == b.row && a.len == b.len && Same(a.tables, b.tables) && Same(a.writes, b.writes);
@@ -108,7 +108,7 @@ KVF_SAME(CopyEvent, m1, m2, m3, m4, m5, m6)
 KVF_SAME(LogStep, m1, m2, m3, m4, m5)
 KVF_SAME(LogConfirm, m1, m2, m3)
 KVF_SAME(RetireEvent, m1, m2)
-KVF_SAME(LogExpect, m1, m2, m3, m4, m5, m6, m7, m8, m9)
+KVF_SAME(LogExpect, m1, m2, m3, m4, m5, m6, m7, m8, m9, m10)
 #undef KVF_SAME
 
 // --- random events
@@ -333,6 +333,7 @@ class Maker {
     e.clean = rng_.Chance(1, 4);
     if (e.clean) return e;
     e.reason = static_cast<Reason>(Small(kReasonCount));
+    e.has_reason = true;
     if (rng_.Chance(1, 2)) e.req = Req();
     e.page = Maybe(Page());
     e.pool = Maybe(Pool());
@@ -468,8 +469,9 @@ TEST(Recorder, RetireOfAllRanksIsALineEach) {
   config.ranks = 2;
   Recorder recorder(config);
   recorder.writer->On(RetireEvent{StepId(3), kAllRanks});
+  recorder.writer->On(RetireEvent{StepId(4), RankId(0)});
   EXPECT_EQ(recorder.Lines(),
-            "{\"ev\":\"retire\",\"step\":3}\n{\"ev\":\"retire\",\"step\":3,\"rank\":1}\n");
+            "{\"ev\":\"retire\",\"step\":3}\n{\"ev\":\"retire\",\"step\":4,\"rank\":0}\n");
 }
 
 TEST(Recorder, EngineKeysAreSixteenDigits) {

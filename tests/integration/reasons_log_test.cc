@@ -272,6 +272,16 @@ TEST(WriteTarget, SurplusSlotsAreFoundBehindSkippedOnesAndOncePerLogicalPage) {
            Expect(R"("reason":"write_target","req":"R","step":1,"at":2)"), Confirm(1), Retire(1)});
 }
 
+TEST(WriteTarget, DraftsMayBeCountedOrListed) {
+  for (const char* more :
+       {R"([4,5,6,7,8],"draft":2)", R"([4,5,6],"draft":[[7,2]])", R"([4,5,6],"draft":[7,8])"}) {
+    Ok(Lines{Head()} + kStart + Lines{Step(1, 0, 3, "[1,2]", more), Confirm(1), Retire(1)});
+  }
+  Ok(Lines{Head()} + kStart +
+     Lines{Step(1, 0, 3, "[1,2]", R"([4,5,6],"draft":[7,9])"),
+           Expect(R"("reason":"write_target","req":"R","at":1)"), Confirm(1), Retire(1)});
+}
+
 TEST(WriteTarget, DraftsPastTheRowsEntriesAreWrongSlotsNotWrongReads) {
   Ok(Lines{Head()} + kStart +
      Lines{Step(1, 0, 8, "[1,2]", "[[4,8],36,37]", R"(,"draft":2)"),
@@ -305,6 +315,192 @@ TEST(Copies, WhatAStalePinReallyReadComesBackUnderItsKey) {
            Expect(R"("reason":"stamp_mismatch","req":"S","page":3)"),
            Confirm(2),
            Retire(2)});
+}
+
+TEST(Copies, ARowThatFailsBeforeItWritesRacesWithNoCopy) {
+  const Lines pinned = Lines{Head()} + kFilled +
+                       Lines{R"({"ev":"pin","id":"o","dir":"out","pages":[2],"req":"R","at":1})"};
+  const std::string end = R"({"ev":"unpin","id":"o"})";
+  const std::string raced = Expect(R"("reason":"copy_raced","page":2)");
+  const Lines after = {Confirm(2), Retire(2), end};
+  Ok(pinned +
+     Lines{Step(2, 5, 1, "[1,2]", "[9]"), Expect(R"("reason":"length_mismatch")"),
+           Expect(R"("reason":"write_target")")} +
+     after);
+  Ok(pinned + Lines{Step(2, 4, 1, "[1,2]", "[8]")} + after + Lines{raced});
+}
+
+TEST(Copies, WhatACopyReadOfAStepIsJudgedWithThatStep) {
+  const Lines read =
+      Lines{Head()} + kStart +
+      Lines{Step(1, 0, 4, "[1,2]", "[[4,4]]"),
+            R"({"ev":"pin","id":"o","dir":"out","pages":[1],"req":"R","at":0})", kRead};
+  const std::string end = R"({"ev":"unpin","id":"o"})";
+  Ok(read + Lines{end, Confirm(1), Retire(1)});
+  Ok(read + Lines{end, Retire(1), Expect(R"("reason":"unverified")"),
+                  Expect(R"("reason":"not_committed","req":"R","page":1)")});
+}
+
+TEST(Copies, NobodysContentIsContentAllTheSame) {
+  const std::string clear = R"({"ev":"write","page":1,"first":0,"n":4,"as":null})";
+  Ok(Lines{Head()} + kStart +
+     Lines{clear, R"({"ev":"ready","req":"R","tokens":4})", Step(1, 4, 1, "[1,2]", "[8]"),
+           Expect(R"("reason":"stamp_mismatch","req":"R","page":1)"), Confirm(1), Retire(1)});
+  Ok(Lines{Head()} + kStart +
+     Lines{clear, Step(1, 0, 5, "[1,2]", "[[4,5]]"), Confirm(1), Retire(1)});
+}
+
+TEST(Copies, StateThatWasClearedForANewRequestIsItsOwn) {
+  const Lines start = {Head("", R"({"name":"kv","pages":8,"page_size":4},)"
+                                R"({"name":"st","pages":8,"page_size":1,"kind":"state"})"),
+                       R"({"ev":"admit","req":"R"})",
+                       R"({"ev":"alloc","req":"R","pages":[1]})",
+                       R"({"ev":"alloc","req":"R","pages":[3],"pool":"st"})",
+                       R"({"ev":"row","row":0,"req":"R"})",
+                       R"({"ev":"write","page":3,"pool":"st","first":0,"n":1,"as":null})"};
+  const std::string step =
+      R"({"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":2,)"
+      R"("tables":{"kv":[1],"st":[3]},"len":2,"writes":{"kv":[[4,2]],"st":[3]}}]})";
+  Ok(start + Lines{step, Confirm(1), Retire(1)});
+}
+
+TEST(Copies, ACopyThatBeginsUnderARunningStepFailsItsRows) {
+  for (const char* reuse : {"retired", "stream"}) {
+    const std::string head = Head(R"(,"reuse":")" + std::string(reuse) + R"(")");
+    const std::string pin = R"({"ev":"pin","id":"i","dir":"in","pages":[1],"req":"R","at":0})";
+    Ok(Lines{head} + kFilled +
+       Lines{Step(2, 4, 1, "[1,2]", "[8]"), pin, Expect(R"("reason":"in_flight","page":1)"),
+             Confirm(2), Retire(2)});
+    Ok(Lines{head} + kFilled + Lines{Step(2, 4, 1, "[1,2]", "[8]"), Confirm(2), pin, Retire(2)});
+  }
+}
+
+TEST(Copies, WithSameStepReadsALoadStillToEndIsJudgedByTheFirstReader) {
+  const Lines start =
+      Lines{Head(R"(,"reuse":"stream","same_step_reads":true)")} + kFilled + Lines{kPinOut, kRead} +
+      kLoad +
+      Lines{R"({"ev":"ready","req":"S","tokens":4})", R"({"ev":"alloc","req":"S","pages":[4]})",
+            R"({"ev":"row","row":1,"req":"S"})"};
+  const auto step = [](const std::string& loads) {
+    return R"({"ev":"step","step":2,"rows":[{"row":1,"req":"S","new":1,"table":[3,4],"len":5,)"
+           R"("write":[16])" +
+           loads + "}]}";
+  };
+  Ok(start + Lines{step(R"(,"loads":["i"])"), kWrite, kLanded, Confirm(2), Retire(2)});
+  Ok(start + Lines{step(""), Expect(R"("reason":"not_committed","req":"S","step":2)"), Confirm(2),
+                   Retire(2)});
+}
+
+TEST(Copies, ContentThatMovesWithItsRequestIsRightlyRead) {  // the ground truth says so too
+  const std::string next = Step(2, 4, 1, "[3,2]", "[8]");
+  Ok(Lines{Head()} + kFilled +
+     Lines{R"({"ev":"unpublish","key":"K"})", R"({"ev":"alloc","req":"R","pages":[3],"at":0})",
+           R"({"ev":"copy","from":1,"to":3})", next, Confirm(2), Retire(2)});
+  Ok(Lines{Head()} + kStart +
+     Lines{Step(1, 0, 4, "[1,2]", "[[4,4]]"), Confirm(1), Retire(1),
+           R"({"ev":"pin","id":"o","dir":"out","pages":[1],"req":"R","at":0,"key":"swap"})", kRead,
+           R"({"ev":"unpin","id":"o"})", R"({"ev":"alloc","req":"R","pages":[3],"at":0})",
+           R"({"ev":"pin","id":"i","dir":"in","pages":[3],"req":"R","at":0,"key":"swap"})",
+           R"({"ev":"write","page":3,"first":0,"n":4,"as":{"key":"swap"},"xfer":"i"})", kLanded,
+           next, Confirm(2), Retire(2)});
+}
+
+TEST(Interleave, WritesOfTheRanksOwnPositionsCompleteAPage) {
+  const std::string pool = R"({"name":"p","pages":16,"page_size":4,"interleave":[2,1]})";
+  const auto write = [](int first, int rank) {
+    return R"({"ev":"write","page":1,"first":)" + std::to_string(first) +
+           R"(,"n":1,"as":{"req":"R","at":0},"rank":)" + std::to_string(rank) + "}";
+  };
+  Ok(Lines{Head(R"(,"ranks":2)", pool)} + kStart +
+     Lines{write(0, 0), write(2, 0), write(1, 1), write(3, 1),
+           R"({"ev":"ready","req":"R","tokens":4})", Step(1, 4, 1, "[1,2]", "[8]"),
+           OnRank(Step(1, 4, 1, "[1,2]", "[-1]"), 1), Confirm(1, 0), Confirm(1, 1), Retire(1)});
+  Ok(Lines{Head(R"(,"ranks":2)", pool)} + kStart +
+     Lines{write(0, 0), write(1, 1), write(3, 1), R"({"ev":"ready","req":"R","tokens":4})",
+           Expect(R"("reason":"not_committed","req":"R","page":1)")});
+}
+
+TEST(Prefix, EntriesThatASharedTableStandsForAreReadByNobody) {
+  const std::string step =
+      R"({"ev":"step","step":2,"rows":[{"row":0,"req":"R","new":1,"table":[9,2],"len":5,)"
+      R"("write":[8]}],"prefix":{"rows":[0],"table":[1]}})";
+  Ok(Lines{Head()} + kFilled + Lines{step, Confirm(2), Retire(2)});
+}
+
+// What a failed or trimmed page was told waits for the next step; what a mover says is newer.
+TEST(Copies, WhatAMoverSaysIsTheLastWord) {
+  const Lines trimmed =
+      Lines{Head()} + kFilled +
+      Lines{R"({"ev":"unpublish","key":"K"})", R"({"ev":"trim","req":"R","tokens":3})"};
+  Ok(trimmed +
+     Lines{R"({"ev":"write","page":1,"first":0,"n":1,"as":null})", Step(2, 3, 1, "[1,2]", "[7]"),
+           Expect(R"("reason":"stamp_mismatch","req":"R","page":1)"), Confirm(2), Retire(2)});
+  Ok(trimmed + Lines{R"({"ev":"write","page":1,"first":3,"n":1,"as":{"req":"R","at":0}})",
+                     R"({"ev":"ready","req":"R","tokens":4})", Step(2, 4, 1, "[1,2]", "[8]"),
+                     Confirm(2), Retire(2)});
+}
+
+TEST(Unverified, ARowThatOneRankFailedIsPublishedByNone) {  // I-9: not even by the first to retire
+  const std::string changed =
+      R"({"ev":"confirm","step":1,"rank":1,"rows":[{"row":0,"table":[7,2]}]})";
+  Ok(kTwoRanks + kStart +
+     Lines{Step(1, 0, 5, "[1,2]", "[[4,5]]"), OnRank(Step(1, 0, 5, "[1,2]", "[[4,5]]"), 1),
+           Confirm(1, 0), changed, Expect(R"("reason":"changed_during_step","req":"R")"),
+           OnRank(Retire(1), 0), OnRank(Retire(1), 1)});
+}
+
+TEST(Prefix, APlaceReportsOnceThoughItsSharedTableFailsItToo) {
+  const std::string step =
+      R"({"ev":"step","step":2,"rows":[{"row":0,"req":"R","new":1,"table":[1,2],"len":5,)"
+      R"("write":[8]},{"row":1,"req":"S","new":1,"table":[5,6],"len":5,"write":[24]}],)"
+      R"("prefix":{"rows":[0,1],"table":[1]}})";
+  Ok(Lines{Head()} + kFilled +
+     Lines{R"({"ev":"admit","req":"S"})", R"({"ev":"alloc","req":"S","pages":[5,6]})",
+           R"({"ev":"row","row":1,"req":"S"})",
+           R"({"ev":"write","page":5,"first":0,"n":4,"as":{"req":"S","at":0}})",
+           R"({"ev":"ready","req":"S","tokens":4})", R"({"ev":"free","pages":[1]})",
+           Expect(R"("reason":"freed_while_held","page":1)"), step,
+           Expect(R"("reason":"page_mismatch","req":"R","at":0)"),
+           Expect(R"("reason":"page_mismatch","req":"S","at":0)"), Confirm(2), Retire(2)});
+}
+
+TEST(Copies, AHybridModelsPoolsHaveSumsOfTheirOwn) {
+  const std::string pools =
+      R"({"name":"a","pages":8,"page_size":4},{"name":"b","pages":8,"page_size":4})";
+  const auto write = [](const char* pool, const char* sum) {
+    return R"({"ev":"write","page":1,"first":0,"n":4,"as":{"req":"R","at":0},"pool":")" +
+           std::string(pool) + R"(","sum":")" + sum + R"("})";
+  };
+  const auto copy = [](const char* pool, const char* sum) {
+    const std::string of = R"(,"pool":")" + std::string(pool) + R"(")";
+    return Lines{
+        R"({"ev":"pin","id":"o","dir":"out","pages":[1],"req":"R","at":0)" + of + "}",
+        R"({"ev":"read","page":1,"xfer":"o","sum":")" + std::string(sum) + R"(")" + of + "}",
+        R"({"ev":"unpin","id":"o"})"};
+  };
+  const Lines start = {Head("", pools), R"({"ev":"admit","req":"R"})",
+                       R"({"ev":"alloc","req":"R","pages":[1],"pool":"a"})",
+                       R"({"ev":"alloc","req":"R","pages":[1],"pool":"b"})"};
+  const std::string plain_b =
+      R"({"ev":"write","page":1,"first":0,"n":4,"as":{"req":"R","at":0},"pool":"b"})";
+  Ok(start + Lines{write("a", "x"), plain_b} + copy("b", "y") + Lines{write("b", "y")});
+  Ok(start + Lines{write("a", "x"), write("b", "z"), Expect(R"("reason":"content_mismatch")")});
+}
+
+TEST(Index, AnEntryOrAPageThatMovesOntoItselfIsHeldAllTheWhile) {
+  const std::string implicit =
+      R"({"kvfence_log":1,"pools":[{"name":"p","pages":16,"page_size":4}],"rows":4,"width":4})";
+  const std::string held = Expect(R"("reason":"issued_while_held","page":1)");
+  const Lines other = {R"({"ev":"admit","req":"S"})", R"({"ev":"alloc","req":"S","pages":[1]})",
+                       held};
+  Ok(Lines{implicit} + kFilled +
+     Lines{R"({"ev":"row","row":0,"req":null})", R"({"ev":"release","req":"R"})",
+           R"({"ev":"publish","key":"L","page":1,"from_key":"K"})"} +
+     other);
+  Ok(Lines{implicit} + kStart +
+     Lines{Step(1, 0, 4, "[1,2]", "[[4,4]]"), Confirm(1), Retire(1),
+           R"({"ev":"share","req":"R","pages":[1],"tokens":4,"at":0})"} +
+     other);
 }
 
 TEST(Copies, ALeaseRunsOutWithTheFirstStepAfterIt) {

@@ -148,6 +148,7 @@ void LedgerModel::GiveBack(uint32_t pool, int64_t page) {
 
 void LedgerModel::MaybeGiveBack(uint32_t pool, int64_t page) {
   if (config_.frees == Frees::kExplicit || !TagLive(pages[pool][page].tag)) return;
+  if (kept_ == std::pair(pool, page)) return;
   if (Holders(pool, page).empty() && Entries(pool, page) == 0 && Pins(pool, page) == 0) {
     GiveBack(pool, page);
   }
@@ -254,8 +255,11 @@ void LedgerModel::On(const ShareEvent& event) {
     if (!TagLive(p.tag) || !Complete(pool, page, 0, need)) {
       Say(Reason::kNotCommitted, *req, pool, page, logical);
     }
+    kept_ = {pool, page};
     LetGo(*req, pool, at + i);
     Put(*req, pool, at + i, want);
+    kept_ = {0, -1};
+    MaybeGiveBack(pool, page);
   }
   Request& request = requests.at(*req);
   request.length = std::max(request.length, at * size + event.tokens);
@@ -387,6 +391,7 @@ void LedgerModel::On(const PublishEvent& event) {
     made.stamp = e.stamp;
     made.identity = event.identity.value_or(request.identity);
   }
+  kept_ = {pool, made.page};
   for (const auto& gone : {moved, std::optional<KeyId>(event.key)}) {
     if (!gone || keys.count(*gone) == 0 || !keys[*gone].published) continue;
     UnpublishEvent unpublish{.key = *gone};
@@ -398,6 +403,8 @@ void LedgerModel::On(const PublishEvent& event) {
     said_ = said;
   }
   keys[event.key] = made;
+  kept_ = {0, -1};
+  MaybeGiveBack(pool, made.page);
 }
 
 void LedgerModel::On(const UnpublishEvent& event) {

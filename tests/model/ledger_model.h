@@ -84,6 +84,8 @@ class LedgerModel {
     std::set<uint64_t> slots;
     Stamp old_stamp = kNoStamp, new_stamp = kNoStamp, old_expected = kNoStamp;
     bool copied = false;
+    uint64_t changes = 0;  // of the page, when it was launched
+    Page before;           // as it was
   };
   struct Had {  // a page that a launched row uses
     uint32_t pool = 0;
@@ -100,12 +102,14 @@ class LedgerModel {
     std::vector<uint64_t> begin;  // by pool: positions below aren't read
     std::vector<Had> had;
     std::vector<Written> written;
+    std::vector<std::tuple<uint32_t, int64_t, RequestId>> exported;  // read by a copy since
     uint64_t voided = 0;
   };
   struct LaunchedStep {
     uint64_t step = 0;
     uint64_t when = 0;
     bool confirmed = false;
+    bool judged = false;
     std::vector<LaunchedRow> rows;
   };
 
@@ -150,6 +154,7 @@ class LedgerModel {
   std::map<NameId, uint32_t> latest;
   std::map<KeyId, Key> keys;
   std::vector<Copying> copying;
+  std::map<NameId, size_t> sides_ended;  // copies of two sides: further unpins that may be said
   std::vector<LaunchedStep> steps;
   std::vector<std::vector<Page>> pages;  // by pool
 
@@ -192,6 +197,7 @@ class LedgerModel {
   bool holes_ = false;
   uint64_t last_step_ = 0;  // 1 + newest launched
   std::set<std::pair<uint32_t, int64_t>> said_;
+  std::pair<uint32_t, int64_t> kept_{0, -1};  // (pool, page) let go of and taken in one event
 };
 
 }  // namespace kvfence::testing

@@ -51,6 +51,7 @@ void LedgerModel::On(const PinEvent& event) {
       break;
     }
   }
+  sides_ended.erase(event.id);
   Copying c{
       .id = event.id, .dir = event.dir, .pool = pool, .req = {}, .key = event.key, .pages = {}};
   if (req) c.req = *req;
@@ -75,7 +76,7 @@ void LedgerModel::On(const PinEvent& event) {
     }
     const bool ok = !(req && event.at) || theirs;
     if (ok && !Null(pool, event.pages[i]) && event.dir == CopyDir::kIn &&
-        config_.reuse == Reuse::kStream && FailUsers(pool, page, true)) {
+        FailUsers(pool, page, true)) {
       Say(Reason::kInFlight, c.req, pool, page);
     }
     if (req && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0 &&
@@ -110,6 +111,11 @@ void LedgerModel::On(const UnpinEvent& event) {
     ending.push_back(copying[i]);
     copying.erase(copying.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  if (ending.empty() && sides_ended[event.id] > 0) {
+    --sides_ended[event.id];
+    return;
+  }
+  sides_ended[event.id] = ending.empty() ? 0 : sides_ended[event.id] + ending.size() - 1;
   if (ending.empty()) {
     Violation v;
     v.reason = Reason::kIdentityReused;
@@ -194,11 +200,8 @@ void LedgerModel::On(const WriteEvent& event) {
   if (Null(pool, event.page)) return;
   const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
   if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
-  if (event.n == 0 || (stamp == kNobodyStamp && !Any(p) && p.stamp == kNoStamp)) {
-    return;
-  }
+  if (event.n == 0) return;
   for (uint64_t i = event.first; i < event.first + event.n; ++i) {
-    if (stamp == kNobodyStamp) continue;
     if (copy != nullptr) {
       Void(p, i);
       part->written.insert(i);
@@ -228,6 +231,15 @@ void LedgerModel::On(const ReadEvent& event) {
   bool there = Any(p);
   for (uint64_t i = 0; i < part->need; ++i) there = there && p.slots[i].valid;
   if (!there) Say(Reason::kNotCommitted, copy->req, pool, page);
+  for (LaunchedStep& step : steps) {
+    for (LaunchedRow& row : step.rows) {
+      for (const Written& w : row.written) {
+        const bool same = w.pool == pool && w.page == page && w.tag == p.tag && !w.copied;
+        if (!same || w.slots.empty() || !row.reasons.empty()) continue;
+        row.exported.emplace_back(pool, page, copy->req);
+      }
+    }
+  }
 }
 
 void LedgerModel::CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to) {

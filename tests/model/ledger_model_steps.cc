@@ -126,14 +126,22 @@ void LedgerModel::FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons) {
   for (const Written& w : r.written) {
     Page& p = pages[w.pool][w.page];
     if (p.tag != w.tag) continue;
+    // Failed before attention ran, and nobody touched the page: as if it had never been launched.
+    const bool unwritten = !step.judged && !w.copied && p.changes == w.changes;
+    if (unwritten) {
+      p.slots = w.before.slots;
+      p.stamp = w.before.stamp;
+      p.changes = w.before.changes;
+    }
     for (const uint64_t slot : w.slots) {
+      if (unwritten) break;
       // Another launched row that is clean has written it since: that stands.
       const auto by = p.slots[slot].by;
       if (by.first != 0 && by != std::pair(step.step + 1, row)) continue;
       Void(p, slot);
     }
-    const bool alone = !WrittenByOther(w);
-    if (w.old_stamp != w.new_stamp && alone && Any(p) && p.stamp == w.new_stamp) {
+    const bool alone = unwritten || !WrittenByOther(w);
+    if (!unwritten && w.old_stamp != w.new_stamp && alone && Any(p) && p.stamp == w.new_stamp) {
       p.stamp = w.old_stamp;
     }
     const auto request = requests.find(r.req);
@@ -250,18 +258,28 @@ void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, 
       there = there && p.slots[i].valid;
     }
   }
+  const Page before = p;
   const bool sealed = Entries(pool, e.page) > 0 || OutPins(pool, e.page) > 0;
   const Stamp stamp = sealed || there ? e.stamp : MakeStamp(row.serial, at);
   for (uint64_t i = 0; i < size; ++i) {
     const uint64_t position = at * size + i;
     if (position >= end && position < end + plan.draft) Void(p, i);
   }
-  Written w{.pool = pool, .page = e.page, .tag = e.tag, .at = at, .slots = slots};
+  Written w;
+  w.pool = pool;
+  w.page = e.page;
+  w.tag = e.tag;
+  w.at = at;
+  w.slots = slots;
   w.old_stamp = p.stamp;
   w.new_stamp = slots.empty() ? p.stamp : stamp;
   w.old_expected = e.stamp;
-  row.written.push_back(w);
-  if (slots.empty()) return;
+  w.before = before;
+  w.changes = p.changes;
+  if (slots.empty()) {
+    row.written.push_back(w);
+    return;
+  }
   if (row.length <= at * size && p.stamp != e.stamp) {
     for (uint64_t i = 0; i < size; ++i) Void(p, i);
   }
@@ -272,6 +290,8 @@ void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, 
   ++p.changes;
   p.stamp = stamp;
   e.stamp = stamp;
+  w.changes = p.changes;
+  row.written.push_back(w);
 }
 
 void LedgerModel::Judge(StepId id, const std::vector<uint32_t>& reasons) {
@@ -279,6 +299,7 @@ void LedgerModel::Judge(StepId id, const std::vector<uint32_t>& reasons) {
   for (LaunchedStep& step : steps) {
     if (step.step != id.value()) continue;
     for (uint32_t i = 0; i < step.rows.size(); ++i) FailRow(step, i, CheckSet(reasons[i]));
+    step.judged = true;
   }
 }
 
@@ -345,7 +366,11 @@ void LedgerModel::On(const RetireEvent& event) {
     }
   }
   for (const LaunchedRow& row : step.rows) {
-    if (!row.reasons.empty()) FailReaders(step, row);
+    if (row.reasons.empty()) continue;
+    FailReaders(step, row);
+    for (const auto& [pool, page, req] : row.exported) {
+      Say(Reason::kNotCommitted, req, pool, page);
+    }
   }
   steps.erase(steps.begin());
 }

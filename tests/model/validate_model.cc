@@ -168,9 +168,8 @@ class PoolJudge {
       const auto want = s_.Want(k);
       if (!want || s_.prefix[k] != int64_t{want->page}) prefix_mismatch.insert(k);
     }
-    for (uint64_t p = k * s_.ps; p < end; ++p) {
+    for (uint64_t p = k * s_.ps; p < end && !shared; ++p) {
       const auto entry = s_.Entry(p / s_.entry_tokens);
-      if (shared && (!entry || entry->first == s_.pool->null_page)) continue;
       const uint64_t part = p / s_.entry_tokens % s_.per_page;
       Identity(k, entry ? entry->first : -1, !entry || entry->second == part,
                !entry && !s_.pool->free_form);
@@ -197,7 +196,8 @@ class PoolJudge {
     const PageRecord& record = s_.pool->records[page];
     const Expectation want = *s_.Want(k);
     if (s_.pool->free_form) {
-      if (record.stamp != kNoStamp && record.stamp != want.stamp) {
+      const bool cleared = record.stamp == kNobodyStamp && s_.before == 0;
+      if (record.stamp != kNoStamp && record.stamp != want.stamp && !cleared) {
         out[k].insert(Reason::kStampMismatch);
       }
       return;
@@ -251,7 +251,8 @@ class PoolJudge {
 
   void Recheck(uint64_t k, Stamp stamp, const Expectation& want) {
     if (s_.pool->free_form) {
-      if (stamp != kNoStamp && stamp != want.stamp) Hit(k, Reason::kStampMismatch);
+      const bool cleared = stamp == kNobodyStamp && s_.before == 0;
+      if (stamp != kNoStamp && stamp != want.stamp && !cleared) Hit(k, Reason::kStampMismatch);
       return;
     }
     if (k * s_.ps < s_.before) {

@@ -47,6 +47,8 @@ struct LogRow {
   int64_t len = 0;  // the device length that attention uses
   std::span<const LogTable> tables{};
   std::span<const LogWrites> writes{};
+  // Where `draft` lists its slots: they follow those of `writes`, and plan.draft counts them.
+  std::span<const LogWrites> drafts{};
 };
 struct LogPad {
   Row row;
@@ -75,6 +77,7 @@ struct LogConfirm {
 // A test's demand. Either `clean`, or a reason with the keys that a violation must agree with.
 struct LogExpect {
   bool clean = false;
+  bool has_reason = false;
   Reason reason{};
   RequestId req{};  // null: any; incarnation 0: any of that name
   std::optional<PageId> page{};

@@ -70,6 +70,7 @@ class Journal : public DeltaSink {
   };
   void SetImmediate(Immediate* now) { immediate_ = now; }
 
+  size_t open_deltas() const { return open_->deltas.size(); }
   // Closes the open batch for `step`. Valid until Settled(step) or a later one was called.
   const JournalBatch& Seal(StepId step);
   // As Seal, but the batch is the ledger's whole state, which makes a lost gate whole again; what
@@ -91,8 +92,10 @@ class Journal : public DeltaSink {
   std::deque<std::unique_ptr<JournalBatch>> in_flight_;  // oldest first
   std::vector<std::unique_ptr<JournalBatch>> free_;
   Immediate* immediate_ = nullptr;
-  // Per pool and page: the batch (its future sequence number) that changes the page's tag.
+  // Per pool and page: the batch (its future sequence number) that changes the page's tag, and the
+  // one that says its content.
   std::vector<std::vector<uint64_t>> tag_pending_;
+  std::vector<std::vector<uint64_t>> content_pending_;
 };
 
 }  // namespace kvfence
