@@ -90,9 +90,9 @@ TEST(ShrinkLog, I100_ALogBecomesItsFinding) {
       "\n"
       R"({"ev":"expect","clean":true})"
       "\n");
-  EXPECT_EQ(shrunk.finding.line, 26u);
+  EXPECT_EQ(shrunk.finding.line, 27u);
   EXPECT_EQ(shrunk.line, 2u);
-  EXPECT_EQ(shrunk.lines_before, 34u);
+  EXPECT_EQ(shrunk.lines_before, 37u);
   EXPECT_EQ(shrunk.lines, 1u);
   EXPECT_FALSE(shrunk.stopped);
 }
@@ -153,6 +153,31 @@ TEST(ShrinkLog, PatchesAreWrittenOutSoThatEarlierStepsCanGo) {
   EXPECT_THAT(shrunk.text, Not(HasSubstr("\"S\"")));
   EXPECT_THAT(shrunk.text, Not(HasSubstr("patch")));
   EXPECT_THAT(shrunk.text, Not(HasSubstr("\"step\":2,\"rows\"")));
+  EXPECT_TRUE(Check(shrunk.text).ok());
+}
+
+// A hundred decode steps before the finding are one step after it.
+TEST(ShrinkLog, ALongLifeBecomesOneStep) {
+  std::string log = kHeader + R"({"ev":"admit","req":"R"}
+{"ev":"alloc","req":"R","pages":[1,2,3,4,5]}
+{"ev":"row","row":0,"req":"R"}
+)";
+  const auto pass = [&](int n) {
+    const std::string s = std::to_string(n);
+    log += R"({"ev":"step","step":)" + s +
+           R"(,"rows":[{"row":0,"req":"R","new":1,"table":[1,2,3,4,5],"len":)" + s +
+           R"(,"write":[)" + std::to_string(3 + n) + "]}]}\n" + R"({"ev":"confirm","step":)" + s +
+           "}\n" + R"({"ev":"retire","step":)" + s + "}\n";
+  };
+  for (int n = 1; n <= 18; ++n) pass(n);
+  log += R"({"ev":"free","pages":[2]})"
+         "\n";
+  pass(19);
+  ShrinkOptions options;
+  options.reason = Reason::kTagMismatch;
+  const ShrunkLog shrunk = Shrink(log, options);
+  EXPECT_LE(shrunk.lines, 5u) << shrunk.text;
+  EXPECT_THAT(shrunk.text, HasSubstr("\"new\":19"));
   EXPECT_TRUE(Check(shrunk.text).ok());
 }
 
