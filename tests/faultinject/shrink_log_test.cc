@@ -73,6 +73,7 @@ std::string Life(const std::string& req, int row, int page, int step) {
 const std::string kTwice = R"({"ev":"free","pages":[9,10]})"
                            "\n";
 
+// I-100.
 TEST(ShrinkLog, I100_ALogBecomesItsFinding) {
   const std::string log = kHeader + Life("A", 0, 1, 1) + Life("B", 1, 3, 3) +
                           R"({"ev":"expect","clean":true})"
@@ -90,9 +91,9 @@ TEST(ShrinkLog, I100_ALogBecomesItsFinding) {
       "\n"
       R"({"ev":"expect","clean":true})"
       "\n");
-  EXPECT_EQ(shrunk.finding.line, 26u);
+  EXPECT_EQ(shrunk.finding.line, 27u);
   EXPECT_EQ(shrunk.line, 2u);
-  EXPECT_EQ(shrunk.lines_before, 34u);
+  EXPECT_EQ(shrunk.lines_before, 37u);
   EXPECT_EQ(shrunk.lines, 1u);
   EXPECT_FALSE(shrunk.stopped);
 }
@@ -133,26 +134,58 @@ TEST(ShrinkLog, WhatFollowsTheFindingMayBeUnreadable) {
 
 // Two requests that share steps; only R's row is wrong, and only by what a patch says.
 TEST(ShrinkLog, PatchesAreWrittenOutSoThatEarlierStepsCanGo) {
-  const std::string log = kHeader + R"({"ev":"admit","req":"R"}
+  const auto row = [](int row, const char* req, int len, const char* table, int slot, int n) {
+    return R"({"row":)" + std::to_string(row) + R"(,"req":")" + req + R"(","new":)" +
+           std::to_string(n) + "," + table + R"(,"len":)" + std::to_string(len) + R"(,"write":[[)" +
+           std::to_string(slot) + "," + std::to_string(n) + "]]}";
+  };
+  const auto pass = [](int step, const std::string& first, const std::string& second) {
+    const std::string s = std::to_string(step);
+    return R"({"ev":"step","step":)" + s + R"(,"rows":[)" + first + "," + second + "]}\n" +
+           R"({"ev":"confirm","step":)" + s + "}\n" + R"({"ev":"retire","step":)" + s + "}\n";
+  };
+  const std::string log =
+      kHeader + R"({"ev":"admit","req":"R"}
 {"ev":"alloc","req":"R","pages":[1,2]}
 {"ev":"admit","req":"S"}
 {"ev":"alloc","req":"S","pages":[3,4]}
 {"ev":"row","row":0,"req":"R"}
 {"ev":"row","row":1,"req":"S"}
-{"ev":"step","step":1,"rows":[{"row":0,"req":"R","new":4,"table":[1],"len":4,"write":[[4,4]]},{"row":1,"req":"S","new":4,"table":[3],"len":4,"write":[[12,4]]}]}
-{"ev":"confirm","step":1}
-{"ev":"retire","step":1}
-{"ev":"step","step":2,"rows":[{"row":1,"req":"S","new":1,"patch":[[1,4]],"len":5,"write":[16]},{"row":0,"req":"R","new":1,"patch":[[1,2]],"len":5,"write":[8]}]}
-{"ev":"confirm","step":2}
-{"ev":"retire","step":2}
-{"ev":"step","step":3,"rows":[{"row":0,"req":"R","new":1,"patch":[[0,3]],"len":6,"write":[9]},{"row":1,"req":"S","new":1,"patch":[],"len":6,"write":[17]}]}
-)";
+)" + pass(1, row(0, "R", 4, R"("table":[1])", 4, 4), row(1, "S", 4, R"("table":[3])", 12, 4)) +
+      pass(2, row(1, "S", 5, R"("patch":[[1,4]])", 16, 1),
+           row(0, "R", 5, R"("patch":[[1,2]])", 8, 1)) +
+      pass(3, row(0, "R", 6, R"("patch":[[0,3]])", 9, 1), row(1, "S", 6, R"("patch":[])", 17, 1));
   const ShrunkLog shrunk = Shrink(log);
   EXPECT_EQ(shrunk.finding.violation.reason, Reason::kPageMismatch);
   EXPECT_EQ(shrunk.finding.req, "R");
   EXPECT_THAT(shrunk.text, Not(HasSubstr("\"S\"")));
   EXPECT_THAT(shrunk.text, Not(HasSubstr("patch")));
   EXPECT_THAT(shrunk.text, Not(HasSubstr("\"step\":2,\"rows\"")));
+  EXPECT_TRUE(Check(shrunk.text).ok());
+}
+
+// A hundred decode steps before the finding are one step after it.
+TEST(ShrinkLog, ALongLifeBecomesOneStep) {
+  std::string log = kHeader + R"({"ev":"admit","req":"R"}
+{"ev":"alloc","req":"R","pages":[1,2,3,4,5]}
+{"ev":"row","row":0,"req":"R"}
+)";
+  const auto pass = [&](int n) {
+    const std::string s = std::to_string(n);
+    log += R"({"ev":"step","step":)" + s +
+           R"(,"rows":[{"row":0,"req":"R","new":1,"table":[1,2,3,4,5],"len":)" + s +
+           R"(,"write":[)" + std::to_string(3 + n) + "]}]}\n" + R"({"ev":"confirm","step":)" + s +
+           "}\n" + R"({"ev":"retire","step":)" + s + "}\n";
+  };
+  for (int n = 1; n <= 18; ++n) pass(n);
+  log += R"({"ev":"free","pages":[2]})"
+         "\n";
+  pass(19);
+  ShrinkOptions options;
+  options.reason = Reason::kTagMismatch;
+  const ShrunkLog shrunk = Shrink(log, options);
+  EXPECT_LE(shrunk.lines, 5u) << shrunk.text;
+  EXPECT_THAT(shrunk.text, HasSubstr("\"new\":19"));
   EXPECT_TRUE(Check(shrunk.text).ok());
 }
 
@@ -231,6 +264,7 @@ std::set<Finding> FindingsOf(const CheckReport& report) {
   return findings;
 }
 
+// I-100.
 TEST(ShrinkLog, I100_AnyLogShrinksToOneOfWhichNoLineCanGo) {
   uint64_t shrunk_logs = 0, lines = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {

@@ -157,7 +157,8 @@ TEST(BugsVerb, ATwinThatSpeaksFails) {
 TEST(BugsVerb, AnAnswerBehindTheWrongTokenIsLate) {
   const Museum museum({"X-01"});
   const std::string wrong_table =
-      R"({"ev":"step","step":3,"rows":[{"row":0,"req":"R","new":1,"table":[2],"len":5,"write":[36]}]})"
+      R"({"ev":"step","step":3,"rows":[{"row":0,"req":"R","new":1,"table":[2],"len":5,)"
+      R"("write":[36]}]})"
       "\n";
   const std::string bug = kBegin + kForeign + kNext + wrong_table + Expect("page_mismatch");
   museum.Put("X-01", bug, kBegin + kNext);

@@ -1,11 +1,11 @@
 // Shrinks an event log to a smallest one that still shows the same finding.
 //
 // Idea: delta debugging. Whatever may be missing is left out on trial, largest things first
-// (requests, steps, lines, rows, keys, numbers of the header), and the rest is played; it stays out
-// if the finding is reported all the same and nothing is reported that the log didn't report
-// before. That second demand keeps a log from sliding into another mistake. What depends on
-// something left out (a free of a page never issued, the end of a step never launched) goes with
-// it.
+// (requests, steps, lines, rows, keys, numbers of the header), steps are joined, and the rest is
+// played; it stays out if the finding is reported all the same and nothing is reported that the log
+// didn't report before. That second demand keeps a log from sliding into another mistake. What
+// depends on something left out (a free of a page never issued, the end of a step never launched)
+// goes with it.
 //
 // Invariant: I-100, the result can be read, reports the finding, and its own `expect` lines hold.
 // The same log and options give the same bytes (I-20).
