@@ -27,6 +27,7 @@ Ledger::Impl::Impl(const FenceConfig& config, RankId rank, DeltaSink* deltas,
       report_(std::move(report)),
       pages_(config),
       requests_(static_cast<uint32_t>(config.pools.size())),
+      index_(static_cast<uint32_t>(config.pools.size())),
       scale_epochs_(config.pools.size(), 0),
       rows_(config.rows),
       task_of_row_(config.rows, kNone) {}

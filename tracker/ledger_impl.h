@@ -188,7 +188,7 @@ class Ledger::Impl {
   void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
   void JudgePinKey(const PinEvent& event, const Incarnation* inc);
   void PinPage(const PinEvent& event, uint32_t pin, uint32_t slot, size_t i);
-  void RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId identity);
+  void RememberOut(KeyId key, uint32_t pool, size_t i, Stamp stamp, IdentityId identity);
   void EndPin(uint32_t pin, bool ok);
   void LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir, RequestId req);
 

@@ -41,7 +41,7 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
   const auto page = static_cast<uint32_t>(event.pages[i].value());
   const auto logical = static_cast<int64_t>(at);
   if (event.keys.empty()) return WithoutKey(pool, page);
-  const uint32_t slot = index_.Find(event.keys[i]);
+  const uint32_t slot = index_.Find(event.keys[i], pool);
   if (slot == kNone || !index_.at(slot).published) {
     ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical);
     // No entry promises anything: the page's present generation must not be taken for what was

@@ -21,8 +21,7 @@ std::optional<Stamp> Ledger::Impl::StampOf(const ContentOf& as, uint32_t pool, u
     return stamp;
   }
   if (as.key) {
-    const uint32_t entry = index_.Find(*as.key);
-    if (entry != kNone) return index_.Content(entry, number);
+    if (index_.Find(*as.key, pool) != kNone) return index_.Content(*as.key, pool, number);
     Report(Reason::kStaleIndexEntry, {.req = {}, .pool = pool});
     return std::nullopt;
   }
@@ -151,7 +150,7 @@ uint16_t Ledger::Impl::ScaleOf(const ContentOf& as, uint32_t pool, uint32_t page
     return static_cast<uint16_t>(held->tag);
   }
   if (!as.key) return 0;
-  const uint32_t entry = index_.Find(*as.key);
+  const uint32_t entry = index_.Find(*as.key, pool);
   if (entry == kNone || index_.at(entry).page != page) return 0;
   return static_cast<uint16_t>(index_.at(entry).tag);
 }

@@ -152,7 +152,9 @@ class LedgerModel {
   std::map<RequestId, Request> requests;  // the living ones
   std::map<RequestId, Request> ended;
   std::map<NameId, uint32_t> latest;
-  std::map<KeyId, Key> keys;
+  std::map<std::pair<KeyId, uint32_t>, Key> keys;  // by key and pool
+  // The key's entry in this pool, else in another one that it's published in, else what was one.
+  Key* Lookup(KeyId key, uint32_t pool);
   std::vector<Copying> copying;
   std::map<NameId, size_t> sides_ended;  // copies of two sides: further unpins that may be said
   std::vector<LaunchedStep> steps;
@@ -177,6 +179,7 @@ class LedgerModel {
   bool Any(const Page& page) const;
   void Void(Page& page, uint64_t slot);
   void Cut(RequestId req);
+  void Unpublish(Key& key);
   void CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to);
   void JudgePinKey(const PinEvent& event, RequestId req);
   Copying* CopyOf(NameId id, uint32_t pool, int64_t page, Pinned** part);
