@@ -97,8 +97,7 @@ void CheckTruth::Rank::On(const AllocEvent& e) {
     const int64_t number = e.pages[i].value();
     Page* const page = PageOf(pool, number);
     if (page == nullptr || number == static_cast<int64_t>(PoolOf(pool).null_page)) {
-      // Nothing was given, but the place in the list is taken.
-      if (at + i >= req->pools[pool].size()) Map(req, pool, at + i, nullptr, -1);
+      Map(req, pool, at + i, nullptr, -1);  // nothing was given, but the place in the list is taken
       continue;
     }
     page->cell = NewCell(Resolve(e.req));

@@ -62,7 +62,8 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
     made.identity = event.identity.value_or(inc.identity);
     made.stamps = {held->stamp};
   }
-  const Keeping keeping(this, pool, made.page);
+  const PageId page(made.page);
+  const Keeping keeping(this, pool, {&page, 1});
   if (moved != kNone) UnpublishEntry(moved);
   const uint32_t entry = index_.FindOrMake(event.key, pool);
   if (index_.at(entry).published) UnpublishEntry(entry);

@@ -97,6 +97,7 @@ void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
     }
   }
   record.rows[row].voided = now_;
+  record.rows[row].runs = record.judged;
   for (const ledger::SlotWrite& w : record.writes) {
     if (w.row == row) VoidWrite(record, w);
   }

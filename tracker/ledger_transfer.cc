@@ -67,7 +67,11 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
   const ledger::Pin& pin = pins_.at(ref.pin);
   if (!pin.key || pin.dir != CopyDir::kOut) return;
   const uint32_t number = pin.pages[ref.index].number;
-  const Stamp stamp = pages_.at(pool, page).stamp;
+  Stamp stamp = pages_.at(pool, page).stamp;
+  // What steps leave in such pools is known to the device only: it's what the holder expects.
+  if (config_.pools[pool].kind != PoolKind::kKv && stamp == kNoStamp) {
+    stamp = WithoutKey(pool, page).stamp;
+  }
   index_.NoteRead(*pin.key, pool, number, stamp == kNoStamp ? kNobodyStamp : stamp);
 }
 

@@ -148,7 +148,7 @@ void LedgerModel::GiveBack(uint32_t pool, int64_t page) {
 
 void LedgerModel::MaybeGiveBack(uint32_t pool, int64_t page) {
   if (config_.frees == Frees::kExplicit || !TagLive(pages[pool][page].tag)) return;
-  if (kept_ == std::pair(pool, page)) return;
+  if (kept_.count({pool, page}) != 0) return;
   if (Holders(pool, page).empty() && Entries(pool, page) == 0 && Pins(pool, page) == 0) {
     GiveBack(pool, page);
   }
@@ -192,7 +192,10 @@ void LedgerModel::On(const AllocEvent& event) {
   const uint64_t at = event.at.value_or(list.size());
   list.resize(std::max<size_t>(list.size(), at + event.pages.size()));
   for (size_t i = 0; i < event.pages.size(); ++i) {
-    if (!MayIssue(*req, pool, event.pages[i], at + i)) continue;
+    if (!MayIssue(*req, pool, event.pages[i], at + i)) {
+      LetGo(*req, pool, at + i);
+      continue;
+    }
     const int64_t page = event.pages[i].value();
     LetGo(*req, pool, at + i);
     Issue(pool, page);
@@ -218,6 +221,7 @@ void LedgerModel::On(const ShareEvent& event) {
   auto& list = requests.at(*req).lists[pool];
   const uint64_t at = event.at.value_or(list.size());
   list.resize(std::max<size_t>(list.size(), at + event.pages.size()));
+  for (const PageId page : event.pages) kept_.insert({pool, page.value()});
   for (size_t i = 0; i < event.pages.size(); ++i) {
     const auto logical = static_cast<int64_t>(at + i);
     if (!Exists(pool, event.pages[i])) {
@@ -255,11 +259,12 @@ void LedgerModel::On(const ShareEvent& event) {
     if (!TagLive(p.tag) || !Complete(pool, page, 0, need)) {
       Say(Reason::kNotCommitted, *req, pool, page, logical);
     }
-    kept_ = {pool, page};
     LetGo(*req, pool, at + i);
     Put(*req, pool, at + i, want);
-    kept_ = {0, -1};
-    MaybeGiveBack(pool, page);
+  }
+  kept_.clear();
+  for (const PageId page : event.pages) {
+    if (Exists(pool, page)) MaybeGiveBack(pool, page.value());
   }
   Request& request = requests.at(*req);
   request.length = std::max(request.length, at * size + event.tokens);
@@ -293,7 +298,10 @@ void LedgerModel::On(const CowEvent& event) {
     Say(Reason::kPageOutOfRange, *req, pool, -1, static_cast<int64_t>(event.at));
     return;
   }
-  if (!MayIssue(*req, pool, event.page, event.at)) return;
+  if (!MayIssue(*req, pool, event.page, event.at)) {
+    LetGo(*req, pool, event.at);
+    return;
+  }
   const Entry old = list[event.at];
   const int64_t page = event.page.value();
   if (old.page == page) {
@@ -391,13 +399,13 @@ void LedgerModel::On(const PublishEvent& event) {
     made.stamp = e.stamp;
     made.identity = event.identity.value_or(request.identity);
   }
-  kept_ = {pool, made.page};
+  kept_ = {{pool, made.page}};
   const auto old = keys.find({event.key, pool});
   for (Key* const gone : {moved, old == keys.end() ? nullptr : &old->second}) {
     if (gone != nullptr && gone->published) Unpublish(*gone);
   }
   keys[{event.key, pool}] = made;
-  kept_ = {0, -1};
+  kept_.clear();
   MaybeGiveBack(pool, made.page);
 }
 

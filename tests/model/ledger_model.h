@@ -104,6 +104,7 @@ class LedgerModel {
     std::vector<Written> written;
     std::vector<std::tuple<uint32_t, int64_t, RequestId>> exported;  // read by a copy since
     uint64_t voided = 0;
+    bool runs = true;  // clean, or failed when its kernels ran already
   };
   struct LaunchedStep {
     uint64_t step = 0;
@@ -200,7 +201,7 @@ class LedgerModel {
   bool holes_ = false;
   uint64_t last_step_ = 0;  // 1 + newest launched
   std::set<std::pair<uint32_t, int64_t>> said_;
-  std::pair<uint32_t, int64_t> kept_{0, -1};  // (pool, page) let go of and taken in one event
+  std::set<std::pair<uint32_t, int64_t>> kept_;  // (pool, page) let go of and taken in one event
 };
 
 }  // namespace kvfence::testing
