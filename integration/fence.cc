@@ -36,7 +36,8 @@ void Fence::Impl::Report(const Violation& violation) {
   const bool asked = auditing && violation.reason == Reason::kConservation;
   if (!config.checks().Has(violation.reason) && !asked) return;
   // The same finding of another rank about the same event is this finding.
-  for (const Violation& seen : event_findings) {
+  for (size_t i = 0; i < event_findings.size() && ranks.size() > 1; ++i) {
+    const Violation& seen = event_findings[i];
     if (seen.rank != violation.rank && seen.reason == violation.reason &&
         seen.req == violation.req && seen.row == violation.row && seen.pool == violation.pool &&
         seen.at == violation.at && seen.page == violation.page && seen.step == violation.step) {

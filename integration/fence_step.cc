@@ -8,6 +8,13 @@
 namespace kvfence {
 namespace {
 
+Reason FirstReason(CheckSet reasons) {
+  for (int i = 0; i < kReasonCount; ++i) {
+    if (reasons.Has(static_cast<Reason>(i))) return static_cast<Reason>(i);
+  }
+  return Reason::kUnverified;
+}
+
 // Rows that the host failed since validate store nothing.
 void FailOnGate(Gate* gate, const Ledger& ledger, StepId step) {
   const std::span<const LaunchedRow> launched = ledger.Launched(step);
@@ -172,6 +179,7 @@ Status Fence::Confirm(const ConfirmEvent& event) {
 // I-82: one row on one rank, against all others that have to do with its request: a rank without a
 // confirmed pass of this step can't vouch for it, and one with another picture contradicts it.
 void Fence::Impl::DecideRow(StepId step, Rank& rank, const LaunchedRow& row) {
+  if (!rank.gate->Confirmed(step)) return;  // its own ledger says so
   std::optional<Reason> reason;
   for (const Rank& other : ranks) {
     if (&other == &rank || !other.ledger->Knows(row.req)) continue;
@@ -200,16 +208,27 @@ void Fence::Impl::DecideOverRanks(OpenStep& open) {
   open.decided = true;
   if (ranks.size() < 2) return;
   std::vector<std::pair<Rank*, LaunchedRow>> clean;
+  struct VoidHere {
+    Rank* rank;
+    LaunchedRow row;
+    CheckSet reasons;
+  };
+  std::vector<VoidHere> void_here;
   for (Rank& rank : ranks) {
     for (const LaunchedRow& row : rank.ledger->Launched(open.step)) {
-      const bool failed = std::ranges::any_of(ranks, [&](const Rank& other) {
-        const std::span<const LaunchedRow> there = other.ledger->Launched(open.step);
-        return std::ranges::any_of(there, [&](const LaunchedRow& r) {
-          return r.row == row.row && r.req == row.req && !r.reasons.empty();
-        });
-      });
-      if (!failed) clean.emplace_back(&rank, row);
+      CheckSet reasons;
+      for (const Rank& other : ranks) {
+        for (const LaunchedRow& there : other.ledger->Launched(open.step)) {
+          if (there.row == row.row && there.req == row.req) reasons = reasons + there.reasons;
+        }
+      }
+      if (reasons.empty()) clean.emplace_back(&rank, row);
+      if (!reasons.empty() && row.reasons.empty()) void_here.push_back({&rank, row, reasons});
     }
+  }
+  // One verdict over all ranks: what failed on one is void on each.
+  for (const auto& [rank, row, reasons] : void_here) {
+    rank->ledger->Fail(open.step, row.row, FirstReason(reasons));
   }
   for (const auto& [rank, row] : clean) DecideRow(open.step, *rank, row);
 }
@@ -228,13 +247,6 @@ void Merge(const std::vector<LaunchedRow>& rows, SettlementStore* store) {
       found->good_prefix = std::min(found->good_prefix, row.good_prefix);
     }
   }
-}
-
-Reason FirstReason(CheckSet reasons) {
-  for (int i = 0; i < kReasonCount; ++i) {
-    if (reasons.Has(static_cast<Reason>(i))) return static_cast<Reason>(i);
-  }
-  return Reason::kUnverified;
 }
 
 }  // namespace

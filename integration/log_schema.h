@@ -157,6 +157,7 @@ void Describe(V& v, E& e) {
 template <class V, Is<UnpublishEvent> E>
 void Describe(V& v, E& e) {
   v.Need("key", e.key);
+  v.Opt("pool", e.pool, PoolId{});
   v.Opt("rank", e.rank, kAllRanks);
 }
 template <class V, Is<PinEvent> E>

@@ -45,14 +45,17 @@ CellPtr CheckTruth::Rank::NewCell(RequestId owner) {
   return std::make_shared<Cell>(Cell{next_id_++, owner, {}});
 }
 
-CheckTruth::Rank::Key& CheckTruth::Rank::KeyAt(KeyId key, size_t number) {
-  std::deque<Key>& pages = keys_[key.value()];
+CheckTruth::Rank::Key& CheckTruth::Rank::KeyAt(KeyId key, uint32_t pool, size_t number) {
+  auto& pools = keys_[key.value()].pools;
+  if (pools.empty()) pools[pool];
+  const auto own = pools.find(pool);
+  std::deque<Key>& pages = own != pools.end() ? own->second : pools.begin()->second;
   if (pages.size() <= number) pages.resize(number + 1);
   return pages[number];
 }
 
-CellPtr CheckTruth::Rank::KeyCell(KeyId key, size_t number) {
-  Key& entry = KeyAt(key, number);
+CellPtr CheckTruth::Rank::KeyCell(KeyId key, uint32_t pool, size_t number) {
+  Key& entry = KeyAt(key, pool, number);
   if (entry.cell == nullptr) entry.cell = NewCell({});  // content from elsewhere, by its key
   return entry.cell;
 }
@@ -86,8 +89,7 @@ void CheckTruth::Rank::On(const AllocEvent& e) {
     const int64_t number = e.pages[i].value();
     Page* const page = PageOf(pool, number);
     if (page == nullptr || number == static_cast<int64_t>(PoolOf(pool).null_page)) {
-      // Nothing was given, but the place in the list is taken.
-      if (at + i >= req->pools[pool].size()) Map(req, pool, at + i, nullptr, -1);
+      Map(req, pool, at + i, nullptr, -1);  // nothing was given, but the place in the list is taken
       continue;
     }
     page->cell = NewCell(Resolve(e.req));
@@ -111,7 +113,7 @@ void CheckTruth::Rank::On(const ShareEvent& e) {
     }
     const bool known = i < e.keys.size() && keys_.contains(e.keys[i].value());
     if (!known && page->cell == nullptr) page->cell = NewCell({});
-    Map(req, pool, at + i, known ? KeyCell(e.keys[i]) : page->cell, number);
+    Map(req, pool, at + i, known ? KeyCell(e.keys[i], pool) : page->cell, number);
   }
 }
 
@@ -185,19 +187,23 @@ void CheckTruth::Rank::On(const ReleaseEvent& e) {
   }
 }
 
+void CheckTruth::Rank::Publish(KeyId key, uint32_t pool, CellPtr cell) {
+  std::deque<Key>& pages = keys_[key.value()].pools[pool];
+  if (pages.empty()) pages.emplace_back();
+  pages[0] = {std::move(cell), true};
+}
+
 void CheckTruth::Rank::On(const PublishEvent& e) {
   if (e.from_key) {
-    const CellPtr cell = KeyCell(*e.from_key);
-    KeyAt(e.key, 0).cell = cell;
-    KeyAt(e.key, 0).published = true;
+    const CellPtr cell = KeyCell(*e.from_key, e.pool.value());
+    Publish(e.key, e.pool.value(), cell);
     if (!e.page) return;
     if (Page* const page = PageOf(e.pool.value(), e.page->value())) page->cell = cell;
     return;
   }
   const Mapping* const mapping = At(Living(e.req), e.pool.value(), e.at);
   if (mapping == nullptr) return;
-  KeyAt(e.key, 0).cell = mapping->cell;
-  KeyAt(e.key, 0).published = true;
+  Publish(e.key, e.pool.value(), mapping->cell);
 }
 
 void CheckTruth::Rank::On(const PinEvent& e) {
@@ -210,7 +216,8 @@ void CheckTruth::Rank::On(const PinEvent& e) {
       CopyDir::kOut) {  // a key that was never published stands for these pages as they are
     for (size_t i = 0; i < e.pages.size(); ++i) {
       const Mapping* const mapping = At(req, pool, *e.at + i);
-      Key& key = KeyAt(*e.key, i);
+      keys_[e.key->value()].pools[pool];
+      Key& key = KeyAt(*e.key, pool, i);
       if (mapping == nullptr || key.published) continue;
       key.cell = NewCell({});
       key.cell->runs = mapping->cell->runs;
@@ -220,7 +227,7 @@ void CheckTruth::Rank::On(const PinEvent& e) {
   for (size_t i = 0; i < e.pages.size(); ++i) {  // these pages of req now expect the key's content
     Page* const page = PageOf(pool, e.pages[i].value());
     if (page == nullptr || At(req, pool, *e.at + i) == nullptr) continue;
-    page->cell = KeyCell(*e.key, i);
+    page->cell = KeyCell(*e.key, pool, i);
     Map(req, pool, *e.at + i, page->cell, e.pages[i].value());
   }
 }
@@ -300,8 +307,9 @@ void CheckTruth::Rank::On(const WriteEvent& e) {
           number = static_cast<size_t>(found - pin->second.pages.begin());
         }
       }
-      const CellPtr cell = KeyCell(*e.as.key, number);
-      const std::optional<RunList>& stored = KeyAt(*e.as.key, number).stored;
+      const CellPtr cell = KeyCell(*e.as.key, pool, number);
+      const auto& all = keys_[e.as.key->value()].stored;
+      const std::optional<RunList> stored = number < all.size() ? all[number] : std::nullopt;
       if (!stored) {
         Fill(&page->runs, cell.get(), first, n);
         return;
@@ -341,7 +349,9 @@ void CheckTruth::Rank::On(const ReadEvent& e) {
   const auto found = std::ranges::find(pin->second.pages, e.page);
   if (found == pin->second.pages.end()) return;
   const auto number = static_cast<size_t>(found - pin->second.pages.begin());
-  KeyAt(*pin->second.key, number).stored = page->runs;
+  auto& stored = keys_[pin->second.key->value()].stored;
+  if (stored.size() <= number) stored.resize(number + 1);
+  stored[number] = page->runs;
 }
 
 void CheckTruth::Rank::On(const CopyEvent& e) {

@@ -116,7 +116,10 @@ class CheckTruth::Rank {
   struct Key {
     CellPtr cell;
     bool published = false;
-    std::optional<RunList> stored;  // what an `out` copy under this key last read
+  };
+  struct KeyPages {
+    std::map<uint32_t, std::deque<Key>> pools;
+    std::deque<std::optional<RunList>> stored;  // what an `out` copy under this key last read
   };
 
   // Null: beyond the pool.
@@ -132,8 +135,10 @@ class CheckTruth::Rank {
   Request* Living(RequestId req);  // null: ended or unknown
   RequestId Resolve(RequestId req) const;
   CellPtr NewCell(RequestId owner);
-  Key& KeyAt(KeyId key, size_t number);
-  CellPtr KeyCell(KeyId key, size_t number = 0);
+  // The key's page in this pool; where the pool has no such key, in one that has.
+  Key& KeyAt(KeyId key, uint32_t pool, size_t number);
+  CellPtr KeyCell(KeyId key, uint32_t pool, size_t number = 0);
+  void Publish(KeyId key, uint32_t pool, CellPtr cell);
   void Map(Request* req, uint32_t pool, uint64_t at, CellPtr cell, int64_t page);
   // Null: the request holds nothing there.
   Mapping* At(Request* req, uint32_t pool, uint64_t at);
@@ -171,7 +176,7 @@ class CheckTruth::Rank {
   std::unordered_map<uint32_t, uint32_t> incarnations_;  // name -> latest
   std::unordered_map<uint64_t, Request> requests_;
   std::deque<uint64_t> ended_;
-  std::unordered_map<uint64_t, std::deque<Key>> keys_;  // by page
+  std::unordered_map<uint64_t, KeyPages> keys_;
   std::unordered_map<uint32_t, Pin> pins_;
   std::deque<Launch> launches_;
   uint64_t next_id_ = 1;

@@ -27,6 +27,7 @@ Ledger::Impl::Impl(const FenceConfig& config, RankId rank, DeltaSink* deltas,
       report_(std::move(report)),
       pages_(config),
       requests_(static_cast<uint32_t>(config.pools.size())),
+      index_(static_cast<uint32_t>(config.pools.size())),
       scale_epochs_(config.pools.size(), 0),
       rows_(config.rows),
       task_of_row_(config.rows, kNone) {}
@@ -73,7 +74,7 @@ void Ledger::Impl::Tell(uint32_t pool, uint32_t page, uint32_t fields) {
   const PageRecord record = RecordOf(pages_.at(pool, page));
   // All pools of a space see the one tag.
   for (const uint32_t p : pages_.pools_of_space(pages_.space_of(pool))) {
-    deltas_->Page(PoolId(p), page, fields, record);
+    if (page < config_.pools[p].pages) deltas_->Page(PoolId(p), page, fields, record);
   }
 }
 
@@ -140,7 +141,7 @@ void Ledger::Impl::MaybeGiveBack(uint32_t pool, uint32_t page) {
   if (explicit_frees()) return;
   const Page& p = pages_.at(pool, page);
   if (!TagLive(p.tag) || p.mappings != kNone || p.entries != kNone || p.pins != kNone) return;
-  if (kept_ == std::pair(pages_.space_of(pool), page)) return;
+  if (std::find(kept_.begin(), kept_.end(), PageId(page)) != kept_.end()) return;
   GiveBack(pool, page);
 }
 
@@ -273,7 +274,8 @@ void Ledger::Impl::NoteLetGo(const Incarnation& inc, uint32_t pool, uint32_t at,
   for (auto note = inc.launches.rbegin(); note != inc.launches.rend(); ++note) {
     if (note->step < steps_.retired()) return;
     StepRecord* record = steps_.Find(note->step);
-    if (record == nullptr || since >= record->launched_at || !record->clean(note->row)) continue;
+    if (record == nullptr || since >= record->launched_at) continue;
+    if (!record->rows[note->row].runs) continue;
     if (record->UseOf(note->row, pool, at) == nullptr) continue;
     Page& p = pages_.at(pool, page);
     record->let_go.push_back(
@@ -303,14 +305,14 @@ void Ledger::Impl::UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only,
       const ledger::Mapping& m = pages_.mapping(n);
       if (m.since >= record->launched_at) continue;
       ForRowsIn(*record, m.inc, [&](uint32_t row) {
-        if (!record->clean(row) || record->UseOf(row, m.pool, m.at) == nullptr) return;
+        if (!record->rows[row].runs || record->UseOf(row, m.pool, m.at) == nullptr) return;
         users->push_back({.record = record.get(), .row = row, .at = m.at, .pool = m.pool});
       });
     }
     if (p.last_use > record->step) {
       for (const ledger::LetGo& gone : record->let_go) {
         if (gone.page != page || pages_.space_of(gone.pool) != space) continue;
-        if (!record->clean(gone.row)) continue;
+        if (!record->rows[gone.row].runs) continue;
         users->push_back(
             {.record = record.get(), .row = gone.row, .at = gone.at, .pool = gone.pool});
       }

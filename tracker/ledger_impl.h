@@ -120,22 +120,25 @@ class Ledger::Impl {
   void GiveBack(uint32_t pool, uint32_t page);
   // In implicit logs: a page that nobody holds and nothing pins goes back.
   void MaybeGiveBack(uint32_t pool, uint32_t page);
-  // While it lives the page isn't returned: it's let go of and taken in one event.
+  // While it lives these pages aren't returned: they're let go of and taken in one event.
   class Keeping {
    public:
-    Keeping(Impl* impl, uint32_t pool, uint32_t page) : impl_(impl), pool_(pool), page_(page) {
-      impl_->kept_ = {impl_->pages_.space_of(pool), page};
+    Keeping(Impl* impl, uint32_t pool, Pages pages) : impl_(impl), pool_(pool), pages_(pages) {
+      for (const PageId page : pages_) impl_->kept_.push_back(page);
     }
     ~Keeping() {
-      impl_->kept_ = {kNone, 0};
-      impl_->MaybeGiveBack(pool_, page_);
+      impl_->kept_.clear();
+      for (const PageId page : pages_) {
+        if (!impl_->pages_.InRange(pool_, page)) continue;
+        impl_->MaybeGiveBack(pool_, static_cast<uint32_t>(page.value()));
+      }
     }
     Keeping(const Keeping&) = delete;
 
    private:
     Impl* impl_;
     uint32_t pool_;
-    uint32_t page_;
+    Pages pages_;
   };
   void Stale(uint32_t pool, uint32_t page);
   // The incarnation expects `page` at `at`; it holds it if the tag is the page's.
@@ -190,7 +193,7 @@ class Ledger::Impl {
   void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
   void JudgePinKey(const PinEvent& event, const Incarnation* inc);
   void PinPage(const PinEvent& event, uint32_t pin, uint32_t slot, size_t i);
-  void RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId identity);
+  void RememberOut(KeyId key, uint32_t pool, size_t i, Stamp stamp, IdentityId identity);
   void EndPin(uint32_t pin, bool ok);
   void LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir, RequestId req);
 
@@ -201,7 +204,11 @@ class Ledger::Impl {
   struct Summed {
     NameId sum;
     bool brought = false;  // content that comes from somewhere, maybe from another pool
-    bool grows = false;    // the sum is of more content than the one before
+    uint64_t slots = 0;    // how many slots from the page's start it covers
+  };
+  struct Sum {
+    uint32_t sum = 0;
+    uint64_t slots = 0;
   };
   void CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page);
   // The sum that content of this birth must have there; 0: any.
@@ -221,7 +228,7 @@ class Ledger::Impl {
     uint32_t at;
     uint32_t pool;
   };
-  // Clean rows of launched steps that use the page: of its holders, or let go since.
+  // Running rows of launched steps that use the page: of its holders, or let go since.
   void UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only, std::vector<User>* users);
   void NoteLetGo(const Incarnation& inc, uint32_t pool, uint32_t at, uint32_t page, uint64_t since);
   // Fails the launched clean rows that use the page; says whether there were any.
@@ -309,11 +316,11 @@ class Ledger::Impl {
   };
   std::vector<BoundRow> rows_;
 
-  uint64_t now_ = 0;                              // number of the event
-  std::pair<uint32_t, uint32_t> kept_{kNone, 0};  // space, page
+  uint64_t now_ = 0;  // number of the event
+  std::vector<PageId> kept_;
   std::vector<std::pair<uint32_t, int64_t>> reported_;
   using SumKey = std::pair<Stamp, uint32_t>;  // of a birth, in a pool
-  absl::flat_hash_map<SumKey, uint32_t> sums_;
+  absl::flat_hash_map<SumKey, Sum> sums_;
   std::vector<SumKey> sums_order_;
   size_t sums_next_ = 0;
 

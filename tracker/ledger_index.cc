@@ -9,13 +9,23 @@ constexpr size_t kMaxRemembered = size_t{1} << 20;
 
 }  // namespace
 
-uint32_t IndexBook::Find(KeyId key) const {
-  const auto it = keys_.find(key.value());
+uint32_t IndexBook::FindIn(KeyId key, uint32_t pool) const {
+  const auto it = keys_.find({key.value(), pool});
   return it == keys_.end() ? kNone : it->second;
 }
 
-uint32_t IndexBook::FindOrMake(KeyId key) {
-  const auto [it, fresh] = keys_.try_emplace(key.value(), kNone);
+uint32_t IndexBook::Find(KeyId key, uint32_t pool) const {
+  const uint32_t own = FindIn(key, pool);
+  if (pools_ == 1 || (own != kNone && slots_[own].published)) return own;
+  uint32_t other = kNone;
+  ForPools(key, [&](uint32_t slot) {
+    if (other == kNone || (!slots_[other].published && slots_[slot].published)) other = slot;
+  });
+  return own != kNone && !slots_[other].published ? own : other;
+}
+
+uint32_t IndexBook::FindOrMake(KeyId key, uint32_t pool) {
+  const auto [it, fresh] = keys_.try_emplace(PoolKey{key.value(), pool}, kNone);
   if (!fresh) return it->second;
   if (unused_.empty()) {
     unused_.push_back(static_cast<uint32_t>(slots_.size()));
@@ -24,7 +34,19 @@ uint32_t IndexBook::FindOrMake(KeyId key) {
   it->second = unused_.back();
   unused_.pop_back();
   slots_[it->second].key = key;
+  slots_[it->second].pool = pool;
   return it->second;
+}
+
+void IndexBook::NoteRead(KeyId key, uint32_t pool, uint64_t i, Stamp stamp) {
+  IndexEntry& entry = slots_[FindOrMake(key, pool)];
+  if (entry.read.size() <= i) entry.read.resize(i + 1, kNoStamp);
+  entry.read[i] = stamp;
+  entry.read_when = ++reads_;
+}
+
+void IndexBook::ForgetReads(KeyId key) {
+  ForPools(key, [&](uint32_t slot) { slots_[slot].read.clear(); });
 }
 
 void IndexBook::Link(Page& page, uint32_t slot) {
@@ -53,11 +75,11 @@ void IndexBook::Unlink(Page& page, uint32_t slot) {
 
 void IndexBook::Remember(uint32_t slot) {
   slots_[slot].remembered = ++remembered_count_;
-  remembered_.emplace_back(remembered_count_, slots_[slot].key.value());
+  remembered_.emplace_back(remembered_count_, PoolKey{slots_[slot].key.value(), slots_[slot].pool});
   while (remembered_.size() > kMaxRemembered) {
     const auto [number, key] = remembered_.front();
     remembered_.pop_front();
-    const uint32_t old = Find(KeyId(key));
+    const uint32_t old = FindIn(KeyId(key.first), key.second);
     // Published again or remembered again since: it has another place, or none.
     if (old == kNone || slots_[old].published || slots_[old].remembered != number) continue;
     slots_[old] = {};
@@ -76,10 +98,14 @@ Stamp IndexBook::Expected(uint32_t slot, uint64_t i) const {
   return last + (i - (stamps.size() - 1));
 }
 
-Stamp IndexBook::Content(uint32_t slot, uint64_t i) const {
-  const auto& read = slots_[slot].read;
-  if (i < read.size() && read[i] != kNoStamp) return read[i];
-  return Expected(slot, i);
+Stamp IndexBook::Content(KeyId key, uint32_t pool, uint64_t i) const {
+  uint32_t last = kNone;  // whoever read it last, in whatever tier
+  ForPools(key, [&](uint32_t slot) {
+    const IndexEntry& entry = slots_[slot];
+    if (i >= entry.read.size() || entry.read[i] == kNoStamp) return;
+    if (last == kNone || entry.read_when > slots_[last].read_when) last = slot;
+  });
+  return last != kNone ? slots_[last].read[i] : Expected(Find(key, pool), i);
 }
 
 }  // namespace kvfence::ledger

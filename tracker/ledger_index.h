@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -28,14 +29,23 @@ struct IndexEntry {
   uint32_t next = kNone;
   std::vector<Stamp> stamps;  // expected, of the key's first page and those behind it
   std::vector<Stamp> read;    // what an `out` copy under the key last read there; kNoStamp: nothing
+  uint64_t read_when = 0;     // number of that read among all
   uint64_t remembered = 0;    // number of its place among the unpublished ones
 };
 
 class IndexBook {
  public:
-  // The record of a key, published or remembered; kNone when unknown.
-  uint32_t Find(KeyId key) const;
-  uint32_t FindOrMake(KeyId key);
+  explicit IndexBook(uint32_t pools) : pools_(pools) {}
+
+  // The record of a key, published or remembered; kNone when unknown. A key has an entry in each
+  // pool that it's published in; where `pool` has none, another pool's is meant.
+  uint32_t Find(KeyId key, uint32_t pool) const;
+  uint32_t FindIn(KeyId key, uint32_t pool) const;  // this pool's only
+  uint32_t FindOrMake(KeyId key, uint32_t pool);    // likewise
+  // An `out` copy under the key has read content of this birth as the key's page number `i`.
+  void NoteRead(KeyId key, uint32_t pool, uint64_t i, Stamp stamp);
+  // What was read under the key before doesn't count any more.
+  void ForgetReads(KeyId key);
   IndexEntry& at(uint32_t slot) { return slots_[slot]; }
   const IndexEntry& at(uint32_t slot) const { return slots_[slot]; }
   uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
@@ -47,14 +57,25 @@ class IndexBook {
 
   // The stamp expected of the key's page number `i`, and what content under the key is.
   Stamp Expected(uint32_t slot, uint64_t i) const;
-  Stamp Content(uint32_t slot, uint64_t i) const;
+  Stamp Content(KeyId key, uint32_t pool, uint64_t i) const;
 
  private:
+  using PoolKey = std::pair<uint64_t, uint32_t>;
+  template <class F>
+  void ForPools(KeyId key, F f) const {  // f(slot)
+    for (uint32_t pool = 0; pool < pools_; ++pool) {
+      const uint32_t slot = FindIn(key, pool);
+      if (slot != kNone) f(slot);
+    }
+  }
+
+  const uint32_t pools_;
   std::vector<IndexEntry> slots_;
   std::vector<uint32_t> unused_;
-  absl::flat_hash_map<uint64_t, uint32_t> keys_;
-  std::deque<std::pair<uint64_t, uint64_t>> remembered_;  // (number, key)
+  absl::flat_hash_map<PoolKey, uint32_t> keys_;
+  std::deque<std::pair<uint64_t, PoolKey>> remembered_;  // by number
   uint64_t remembered_count_ = 0;
+  uint64_t reads_ = 0;
 };
 
 }  // namespace kvfence::ledger

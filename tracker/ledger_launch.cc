@@ -171,6 +171,10 @@ void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_
       if (inc.bases.size() >= kMaxNotes) inc.bases.erase(inc.bases.begin());
       inc.bases.push_back({.tokens = length, .step = record.step, .news = length != before});
     }
+    if (length < before) {  // what lies beyond was rejected: no content any more, as after a trim
+      inc.length = length;
+      CutContent(slot);
+    }
     inc.length = length + plan.new_tokens;
     if (inc.launches.size() >= kMaxNotes && inc.launches.front().step < steps_.retired()) {
       inc.launches.erase(inc.launches.begin());

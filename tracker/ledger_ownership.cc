@@ -45,7 +45,10 @@ Status Ledger::Impl::Alloc(const AllocEvent& event) {
   const uint64_t serial = requests_.at(slot).serial;
   for (size_t i = 0; i < event.pages.size(); ++i) {
     const auto k = static_cast<uint32_t>(at + i);
-    if (!JudgeIssue(id, pool, event.pages[i], k)) continue;
+    if (!JudgeIssue(id, pool, event.pages[i], k)) {  // nothing stands there now
+      LetGo(slot, pool, k);
+      continue;
+    }
     const auto page = static_cast<uint32_t>(event.pages[i].value());
     LetGo(slot, pool, k);
     Issue(pool, page);
@@ -92,8 +95,11 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
     ReportPage(Reason::kPageOutOfRange, id, pool, -1, static_cast<int64_t>(event.at));
     return {};
   }
-  if (!JudgeIssue(id, pool, event.page, event.at)) return {};
   const auto at = static_cast<uint32_t>(event.at);
+  if (!JudgeIssue(id, pool, event.page, event.at)) {
+    LetGo(slot, pool, at);
+    return {};
+  }
   const auto page = static_cast<uint32_t>(event.page.value());
   const uint32_t source = old->page;
   const Stamp stamp = old->stamp;

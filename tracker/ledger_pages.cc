@@ -18,6 +18,7 @@ PageBook::PageBook(const FenceConfig& config) {
       pools_of_.emplace_back();
       pages_.emplace_back();
     }
+    count_.push_back(c.pages);
     space_.push_back(space);
     pools_of_[space].push_back(pool);
     if (pages_[space].size() < c.pages) pages_[space].resize(c.pages);

@@ -54,7 +54,7 @@ class PageBook {
   explicit PageBook(const FenceConfig& config);
 
   bool InRange(uint32_t pool, PageId page) const {
-    return page.value() >= 0 && static_cast<uint64_t>(page.value()) < pages_[space_[pool]].size();
+    return page.value() >= 0 && static_cast<uint64_t>(page.value()) < count_[pool];
   }
   Page& at(uint32_t pool, uint32_t page) { return pages_[space_[pool]][page]; }
   const Page& at(uint32_t pool, uint32_t page) const { return pages_[space_[pool]][page]; }
@@ -74,6 +74,7 @@ class PageBook {
   bool Shared(const Page& page) const;
 
  private:
+  std::vector<uint64_t> count_;                  // pages of each pool: a space may have more
   std::vector<uint32_t> space_;                  // by pool
   std::vector<std::vector<uint32_t>> pools_of_;  // by space
   std::vector<std::vector<Page>> pages_;         // by space, then page

@@ -33,7 +33,7 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
   made.digest = event.digest;
   if (event.page) {
     if (SayOutOfRange(pool, *event.page)) return {};
-    const uint32_t from = index_.Find(*event.from_key);
+    const uint32_t from = index_.Find(*event.from_key, pool);
     if (from == kNone || index_.at(from).stamps.empty()) {
       ReportPage(Reason::kStaleIndexEntry, {}, pool, event.page->value());
       return {};
@@ -45,7 +45,7 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
     made.identity = event.identity.value_or(index_.at(from).identity);
     if (made.digest == NameId()) made.digest = index_.at(from).digest;
     made.stamps = {index_.Expected(from, 0)};
-    moved = *event.from_key != event.key && index_.at(from).published ? from : kNone;
+    moved = index_.at(from).published ? from : kNone;
   } else {
     const uint32_t slot = Living(event.req);
     if (slot == kNone) return {};
@@ -62,10 +62,12 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
     made.identity = event.identity.value_or(inc.identity);
     made.stamps = {held->stamp};
   }
-  const Keeping keeping(this, pool, made.page);
+  const PageId page(made.page);
+  const Keeping keeping(this, pool, {&page, 1});
   if (moved != kNone) UnpublishEntry(moved);
-  const uint32_t entry = index_.FindOrMake(event.key);
+  const uint32_t entry = index_.FindOrMake(event.key, pool);
   if (index_.at(entry).published) UnpublishEntry(entry);
+  index_.ForgetReads(event.key);
   ledger::IndexEntry& e = index_.at(entry);
   e.pool = made.pool;
   e.page = made.page;
@@ -73,7 +75,6 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
   e.identity = made.identity;
   e.digest = made.digest;
   e.stamps = std::move(made.stamps);
-  e.read.clear();
   e.published = true;
   const Tag now = pages_.at(pool, made.page).tag;
   if (made.tag == now && TagLive(now)) LinkEntry(entry);
@@ -95,7 +96,8 @@ void Ledger::Impl::UnpublishEntry(uint32_t entry) {
 
 Status Ledger::Impl::Unpublish(const UnpublishEvent& event) {
   BeginEvent();
-  const uint32_t entry = index_.Find(event.key);
+  if (Status s = CheckPool(event.pool); !s.ok()) return s;
+  const uint32_t entry = index_.Find(event.key, event.pool.value());
   if (entry == kNone || !index_.at(entry).published) {
     Report(Reason::kStaleIndexEntry, {});
     return {};

@@ -41,7 +41,7 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
   const auto page = static_cast<uint32_t>(event.pages[i].value());
   const auto logical = static_cast<int64_t>(at);
   if (event.keys.empty()) return WithoutKey(pool, page);
-  const uint32_t slot = index_.Find(event.keys[i]);
+  const uint32_t slot = index_.Find(event.keys[i], pool);
   if (slot == kNone || !index_.at(slot).published) {
     ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical);
     // No entry promises anything: the page's present generation must not be taken for what was
@@ -112,7 +112,6 @@ void Ledger::Impl::ShareOne(const ShareEvent& event, uint32_t slot, size_t i, ui
     ReportPage(Reason::kNotCommitted, id, pool, page.value(), static_cast<int64_t>(at + i),
                slots.last, content_.Fill(p));
   }
-  const Keeping keeping(this, pool, index);
   LetGo(slot, pool, static_cast<uint32_t>(at + i));
   Take(slot, pool, static_cast<uint32_t>(at + i), index, hit.tag, hit.stamp);
   if (hit.other_identity) Suspect(slot, pool, static_cast<uint32_t>(at + i), Reason::kKeyMismatch);
@@ -140,7 +139,10 @@ Status Ledger::Impl::Share(const ShareEvent& event) {
   if (at + event.pages.size() > requests_.at(slot).lists[pool].size()) {
     Resize(slot, pool, at + event.pages.size());
   }
-  for (size_t i = 0; i < event.pages.size(); ++i) ShareOne(event, slot, i, at);
+  {
+    const Keeping keeping(this, pool, event.pages);
+    for (size_t i = 0; i < event.pages.size(); ++i) ShareOne(event, slot, i, at);
+  }
   Incarnation& inc = requests_.at(slot);
   inc.length = std::max(inc.length, at * config_.pools[pool].page_size + event.tokens);
   return {};

@@ -97,6 +97,7 @@ void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
     }
   }
   record.rows[row].voided = now_;
+  record.rows[row].runs = record.judged;
   for (const ledger::SlotWrite& w : record.writes) {
     if (w.row == row) VoidWrite(record, w);
   }
@@ -208,10 +209,7 @@ void Ledger::Impl::SettleRow(StepRecord& record, uint32_t row) {
   for (const ledger::Export& e : record.exports) {
     if (e.row != row) continue;
     ReportPage(Reason::kNotCommitted, e.req, e.pool, e.page);
-    const uint32_t entry = e.key ? index_.Find(*e.key) : kNone;
-    if (entry != kNone && index_.at(entry).read.size() > e.number) {
-      index_.at(entry).read[e.number] = kNobodyStamp;  // no good under its key either
-    }
+    if (e.key) index_.NoteRead(*e.key, e.pool, e.number, kNobodyStamp);  // no good there either
   }
   const uint64_t voided = record.rows[row].voided;
   for (const auto& later : steps_.records()) {

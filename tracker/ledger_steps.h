@@ -54,6 +54,7 @@ struct RowRecord {
   uint64_t length = 0;  // tokens from before the step
   uint64_t new_tokens = 0;
   uint64_t voided = 0;  // number of the event that failed it, 0: it's clean
+  bool runs = true;     // its kernels use its pages: it's clean, or failed when it ran already
 };
 
 // A page that a row uses and its request has let go since the launch.

@@ -67,15 +67,17 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
   const ledger::Pin& pin = pins_.at(ref.pin);
   if (!pin.key || pin.dir != CopyDir::kOut) return;
   const uint32_t number = pin.pages[ref.index].number;
-  const Stamp stamp = pages_.at(pool, page).stamp;
-  ledger::IndexEntry& e = index_.at(index_.FindOrMake(*pin.key));
-  if (e.read.size() <= number) e.read.resize(number + 1, kNoStamp);
-  e.read[number] = stamp == kNoStamp ? kNobodyStamp : stamp;
+  Stamp stamp = pages_.at(pool, page).stamp;
+  // What steps leave in such pools is known to the device only: it's what the holder expects.
+  if (config_.pools[pool].kind != PoolKind::kKv && stamp == kNoStamp) {
+    stamp = WithoutKey(pool, page).stamp;
+  }
+  index_.NoteRead(*pin.key, pool, number, stamp == kNoStamp ? kNobodyStamp : stamp);
 }
 
 void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
   const uint32_t pool = event.pool.value();
-  const uint32_t entry = index_.Find(*event.key);
+  const uint32_t entry = index_.Find(*event.key, pool);
   const int64_t page = event.pages.empty() ? -1 : event.pages.front().value();
   const RequestId id = inc == nullptr ? RequestId() : inc->id;
   if (event.dir == CopyDir::kIn) {
@@ -110,7 +112,7 @@ void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) 
   }
   if (event.dir != CopyDir::kIn || slot == kNone || !event.key) return;
   // What is loaded under a key is a hit of it. Who has no identity may be but a copy's own name.
-  const uint32_t entry = index_.Find(*event.key);
+  const uint32_t entry = index_.Find(*event.key, pool);
   const IdentityId identity = requests_.at(slot).identity;
   if (entry == kNone || index_.at(entry).stamps.empty() || identity == IdentityId()) return;
   if (index_.at(entry).identity == identity) return;
@@ -171,9 +173,9 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
     if (!theirs) return;
     const uint64_t length = requests_.at(slot).length;
     part.need = length > at * page_size ? std::min(page_size, length - at * page_size) : 0;
-    if (event.key) RememberOut(*event.key, i, held->stamp, requests_.at(slot).identity);
+    if (event.key) RememberOut(*event.key, pool, i, held->stamp, requests_.at(slot).identity);
   } else if (theirs && event.key) {
-    const uint32_t entry = index_.Find(*event.key);
+    const uint32_t entry = index_.Find(*event.key, pool);
     if (entry == kNone || index_.at(entry).stamps.empty()) return;
     SetExpected(slot, pool, static_cast<uint32_t>(at), index_.Expected(entry, i));
     const IdentityId identity = requests_.at(slot).identity;
@@ -184,14 +186,15 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
 }
 
 // A key that names no index entry stands for what is copied out under it.
-void Ledger::Impl::RememberOut(KeyId key, size_t i, Stamp stamp, IdentityId identity) {
-  const uint32_t entry = index_.FindOrMake(key);
+void Ledger::Impl::RememberOut(KeyId key, uint32_t pool, size_t i, Stamp stamp,
+                               IdentityId identity) {
+  const uint32_t entry = index_.FindOrMake(key, pool);
   ledger::IndexEntry& e = index_.at(entry);
   if (e.published) return;
   if (i == 0) {
     e.identity = identity;
     e.stamps.clear();
-    e.read.clear();
+    index_.ForgetReads(key);
     index_.Remember(entry);
   }
   e.stamps.resize(i, kNobodyStamp);

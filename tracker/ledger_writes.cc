@@ -21,8 +21,7 @@ std::optional<Stamp> Ledger::Impl::StampOf(const ContentOf& as, uint32_t pool, u
     return stamp;
   }
   if (as.key) {
-    const uint32_t entry = index_.Find(*as.key);
-    if (entry != kNone) return index_.Content(entry, number);
+    if (index_.Find(*as.key, pool) != kNone) return index_.Content(*as.key, pool, number);
     Report(Reason::kStaleIndexEntry, {.req = {}, .pool = pool});
     return std::nullopt;
   }
@@ -53,8 +52,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
     ReportPage(Reason::kInFlight, requests_.Resolve(event.as.req), pool, page, -1, 0, p.tag);
   }
   if (event.n == 0) return {};
-  // A write behind what the page holds adds to it: its sum is that of more than was summed before.
-  CheckSum(*stamp, {.sum = event.sum, .brought = true, .grows = event.first > 0}, pool, event.page);
+  CheckSum(*stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
+           event.page);
   if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
   const SlotRange slots = WithOthers(pool, *stamp, {event.first, event.first + event.n});
   const uint64_t n = slots.last - slots.first;
@@ -86,13 +85,15 @@ SlotRange Ledger::Impl::WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) 
 // Pools of one model hold different layers of the same tokens: a birth has a sum in each. But what
 // is brought into a pool that has none yet must be what some pool had.
 uint32_t Ledger::Impl::SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const {
-  if (const auto own = sums_.find({stamp, pool}); own != sums_.end()) return own->second;
+  const auto of = [&](uint32_t p) -> uint32_t {  // 0: none of as much content
+    const auto there = sums_.find({stamp, p});
+    return there == sums_.end() || there->second.slots != summed.slots ? 0 : there->second.sum;
+  };
+  if (sums_.contains({stamp, pool})) return of(pool);
   uint32_t other = 0;
   for (uint32_t p = 0; p < config_.pools.size() && summed.brought; ++p) {
-    const auto there = sums_.find({stamp, p});
-    if (there == sums_.end()) continue;
-    if (there->second == summed.sum.value()) return 0;
-    other = there->second;
+    if (of(p) == summed.sum.value()) return 0;
+    other = of(p) != 0 ? of(p) : other;
   }
   return other;
 }
@@ -102,15 +103,15 @@ void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, Pa
   const uint32_t sum = summed.sum.value();
   if (sum == 0 || stamp == kNoStamp || stamp == kNobodyStamp) return;
   const uint32_t expected = SumOf(stamp, summed, pool);
-  if (expected != 0 && expected != sum && !summed.grows) {
+  if (expected != 0 && expected != sum) {
     ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, expected, sum);
     if (checks_.Has(Reason::kContentMismatch)) {
       SuspectPage(pool, static_cast<uint32_t>(page.value()));
     }
   }
   const SumKey key{stamp, pool};
-  const auto [it, fresh] = sums_.try_emplace(key, sum);
-  it->second = sum;
+  const auto [it, fresh] = sums_.try_emplace(key);
+  it->second = {sum, summed.slots};
   if (!fresh) return;
   if (sums_order_.size() < kMaxSums) {
     sums_order_.push_back(key);
@@ -132,11 +133,11 @@ Status Ledger::Impl::Read(const ReadEvent& event) {
   NoteRead(event.xfer, pool, page);
   if (!pinned) {
     ReportPage(Reason::kInFlight, {}, pool, page, -1, 0, p.tag);
-    CheckSum(p.stamp, {.sum = event.sum}, pool, event.page);
+    CheckSum(p.stamp, {.sum = event.sum, .slots = content_.Fill(p)}, pool, event.page);
     return {};
   }
   JudgeSource(event.xfer, pool, page);
-  CheckSum(p.stamp, {.sum = event.sum}, pool, event.page);
+  CheckSum(p.stamp, {.sum = event.sum, .slots = content_.Fill(p)}, pool, event.page);
   return {};
 }
 
@@ -151,7 +152,7 @@ uint16_t Ledger::Impl::ScaleOf(const ContentOf& as, uint32_t pool, uint32_t page
     return static_cast<uint16_t>(held->tag);
   }
   if (!as.key) return 0;
-  const uint32_t entry = index_.Find(*as.key);
+  const uint32_t entry = index_.Find(*as.key, pool);
   if (entry == kNone || index_.at(entry).page != page) return 0;
   return static_cast<uint16_t>(index_.at(entry).tag);
 }

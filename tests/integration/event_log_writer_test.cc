@@ -94,7 +94,7 @@ KVF_SAME(DropEvent, m1, m2, m3, m4, m5)
 KVF_SAME(ReleaseEvent, m1, m2)
 KVF_SAME(FreeEvent, m1, m2, m3)
 KVF_SAME(PublishEvent, m1, m2, m3, m4, m5, m6, m7, m8, m9)
-KVF_SAME(UnpublishEvent, m1, m2)
+KVF_SAME(UnpublishEvent, m1, m2, m3)
 KVF_SAME(PinEvent, m1, m2, m3, m4, m5, m6, m7, m8, m9)
 KVF_SAME(UnpinEvent, m1, m2, m3)
 KVF_SAME(ReadyEvent, m1, m2, m3)
@@ -155,7 +155,7 @@ class Maker {
       case 9:
         return Publish(rank);
       case 10:
-        return UnpublishEvent{Key(), rank};
+        return UnpublishEvent{Key(), Pool(), rank};
       case 11:
         return PinEvent{Name(),
                         rng_.Chance(1, 2) ? CopyDir::kIn : CopyDir::kOut,

@@ -487,6 +487,46 @@ TEST(Copies, AHybridModelsPoolsHaveSumsOfTheirOwn) {
   Ok(start + Lines{write("a", "x"), write("b", "z"), Expect(R"("reason":"content_mismatch")")});
 }
 
+TEST(Index, AKeyHasAnEntryInEachPool) {
+  const std::string pools =
+      R"({"name":"a","pages":8,"page_size":4},{"name":"b","pages":8,"page_size":4})";
+  const auto in = [](const std::string& event, const char* pool) {
+    return event.substr(0, event.size() - 1) + R"(,"pool":")" + pool + R"("})";
+  };
+  const std::string publish = R"({"ev":"publish","key":"K","req":"R","at":0})";
+  const auto step = [](int n, const char* req, int tokens, int len, const std::string& tables,
+                       const std::string& writes) {
+    return R"({"ev":"step","step":)" + std::to_string(n) + R"(,"rows":[{"row":0,"req":")" + req +
+           R"(","new":)" + std::to_string(tokens) + R"(,"tables":)" + tables + R"(,"len":)" +
+           std::to_string(len) + R"(,"writes":)" + writes + "}]}";
+  };
+  const Lines start = {Head("", pools),
+                       R"({"ev":"admit","req":"R"})",
+                       in(R"({"ev":"alloc","req":"R","pages":[1]})", "a"),
+                       in(R"({"ev":"alloc","req":"R","pages":[2]})", "b"),
+                       R"({"ev":"row","row":0,"req":"R"})",
+                       step(1, "R", 4, 4, R"({"a":[1],"b":[2]})", R"({"a":[[4,4]],"b":[[8,4]]})"),
+                       Confirm(1),
+                       Retire(1),
+                       in(publish, "a"),
+                       in(publish, "b")};
+  Ok(start +
+     Lines{R"({"ev":"admit","req":"S"})",
+           in(R"({"ev":"share","req":"S","pages":[1],"tokens":4,"keys":["K"]})", "a"),
+           in(R"({"ev":"share","req":"S","pages":[2],"tokens":4,"keys":["K"]})", "b"),
+           in(R"({"ev":"alloc","req":"S","pages":[3]})", "a"),
+           in(R"({"ev":"alloc","req":"S","pages":[3]})", "b"), R"({"ev":"row","row":0,"req":"S"})",
+           step(2, "S", 1, 5, R"({"a":[1,3],"b":[2,3]})", R"({"a":[12],"b":[12]})"), Confirm(2),
+           Retire(2), R"({"ev":"release","req":"R"})", R"({"ev":"release","req":"S"})",
+           in(R"({"ev":"unpublish","key":"K"})", "b"), in(R"({"ev":"free","pages":[2,3]})", "b"),
+           in(R"({"ev":"free","pages":[1]})", "a"),
+           Expect(R"("reason":"freed_while_held","page":1)")});
+  // A verb without its pool means the one that has the key.
+  Ok(Lines(start.begin(), start.end() - 2) +
+     Lines{in(publish, "b"), R"({"ev":"unpublish","key":"K"})", R"({"ev":"release","req":"R"})",
+           in(R"({"ev":"free","pages":[2]})", "b")});
+}
+
 TEST(Index, AnEntryOrAPageThatMovesOntoItselfIsHeldAllTheWhile) {
   const std::string implicit =
       R"({"kvfence_log":1,"pools":[{"name":"p","pages":16,"page_size":4}],"rows":4,"width":4})";

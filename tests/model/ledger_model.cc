@@ -148,7 +148,7 @@ void LedgerModel::GiveBack(uint32_t pool, int64_t page) {
 
 void LedgerModel::MaybeGiveBack(uint32_t pool, int64_t page) {
   if (config_.frees == Frees::kExplicit || !TagLive(pages[pool][page].tag)) return;
-  if (kept_ == std::pair(pool, page)) return;
+  if (kept_.count({pool, page}) != 0) return;
   if (Holders(pool, page).empty() && Entries(pool, page) == 0 && Pins(pool, page) == 0) {
     GiveBack(pool, page);
   }
@@ -192,7 +192,10 @@ void LedgerModel::On(const AllocEvent& event) {
   const uint64_t at = event.at.value_or(list.size());
   list.resize(std::max<size_t>(list.size(), at + event.pages.size()));
   for (size_t i = 0; i < event.pages.size(); ++i) {
-    if (!MayIssue(*req, pool, event.pages[i], at + i)) continue;
+    if (!MayIssue(*req, pool, event.pages[i], at + i)) {
+      LetGo(*req, pool, at + i);
+      continue;
+    }
     const int64_t page = event.pages[i].value();
     LetGo(*req, pool, at + i);
     Issue(pool, page);
@@ -218,6 +221,7 @@ void LedgerModel::On(const ShareEvent& event) {
   auto& list = requests.at(*req).lists[pool];
   const uint64_t at = event.at.value_or(list.size());
   list.resize(std::max<size_t>(list.size(), at + event.pages.size()));
+  for (const PageId page : event.pages) kept_.insert({pool, page.value()});
   for (size_t i = 0; i < event.pages.size(); ++i) {
     const auto logical = static_cast<int64_t>(at + i);
     if (!Exists(pool, event.pages[i])) {
@@ -234,12 +238,12 @@ void LedgerModel::On(const ShareEvent& event) {
     // What the page's holder (or entry) expects; of several with different ideas, any.
     if (TagLive(p.tag)) want.stamp = kAnyHolders;
     if (!event.keys.empty()) {
-      const auto key = keys.find(event.keys[i]);
-      if (key == keys.end() || !key->second.published) {
+      const Key* const key = Lookup(event.keys[i], pool);
+      if (key == nullptr || !key->published) {
         Say(Reason::kStaleIndexEntry, *req, pool, page, logical);
         want.tag = p.tag - 1;  // an earlier generation: nobody vouches for the hit
       } else {
-        const Key& k = key->second;
+        const Key& k = *key;
         if (k.page != page || k.pool != pool || k.tag != p.tag) {
           Say(Reason::kStaleIndexEntry, *req, pool, page, logical);
         }
@@ -255,11 +259,12 @@ void LedgerModel::On(const ShareEvent& event) {
     if (!TagLive(p.tag) || !Complete(pool, page, 0, need)) {
       Say(Reason::kNotCommitted, *req, pool, page, logical);
     }
-    kept_ = {pool, page};
     LetGo(*req, pool, at + i);
     Put(*req, pool, at + i, want);
-    kept_ = {0, -1};
-    MaybeGiveBack(pool, page);
+  }
+  kept_.clear();
+  for (const PageId page : event.pages) {
+    if (Exists(pool, page)) MaybeGiveBack(pool, page.value());
   }
   Request& request = requests.at(*req);
   request.length = std::max(request.length, at * size + event.tokens);
@@ -293,7 +298,10 @@ void LedgerModel::On(const CowEvent& event) {
     Say(Reason::kPageOutOfRange, *req, pool, -1, static_cast<int64_t>(event.at));
     return;
   }
-  if (!MayIssue(*req, pool, event.page, event.at)) return;
+  if (!MayIssue(*req, pool, event.page, event.at)) {
+    LetGo(*req, pool, event.at);
+    return;
+  }
   const Entry old = list[event.at];
   const int64_t page = event.page.value();
   if (old.page == page) {
@@ -360,23 +368,23 @@ void LedgerModel::On(const PublishEvent& event) {
   Key made;
   made.pool = pool;
   made.published = true;
-  std::optional<KeyId> moved;
+  Key* moved = nullptr;
   if (event.page) {
     if (!Exists(pool, *event.page)) {
       Say(Reason::kPageOutOfRange, {}, pool, event.page->value());
       return;
     }
-    const auto from = keys.find(*event.from_key);
-    if (from == keys.end()) {
+    Key* const from = Lookup(*event.from_key, pool);
+    if (from == nullptr) {
       Say(Reason::kStaleIndexEntry, {}, pool, event.page->value());
       return;
     }
     made.page = event.page->value();
     made.tag = pages[pool][made.page].tag;
     if (!TagLive(made.tag)) --made.tag;
-    made.stamp = from->second.stamp;
-    made.identity = event.identity.value_or(from->second.identity);
-    if (*event.from_key != event.key && from->second.published) moved = *event.from_key;
+    made.stamp = from->stamp;
+    made.identity = event.identity.value_or(from->identity);
+    if (from->published) moved = from;
   } else {
     const auto req = Alive(event.req);
     if (!req) return;
@@ -391,32 +399,43 @@ void LedgerModel::On(const PublishEvent& event) {
     made.stamp = e.stamp;
     made.identity = event.identity.value_or(request.identity);
   }
-  kept_ = {pool, made.page};
-  for (const auto& gone : {moved, std::optional<KeyId>(event.key)}) {
-    if (!gone || keys.count(*gone) == 0 || !keys[*gone].published) continue;
-    UnpublishEvent unpublish{.key = *gone};
-    const auto keep = findings;
-    const auto said = said_;
-    On(unpublish);
-    --now_;
-    findings = keep;
-    said_ = said;
+  kept_ = {{pool, made.page}};
+  const auto old = keys.find({event.key, pool});
+  for (Key* const gone : {moved, old == keys.end() ? nullptr : &old->second}) {
+    if (gone != nullptr && gone->published) Unpublish(*gone);
   }
-  keys[event.key] = made;
-  kept_ = {0, -1};
+  keys[{event.key, pool}] = made;
+  kept_.clear();
   MaybeGiveBack(pool, made.page);
+}
+
+LedgerModel::Key* LedgerModel::Lookup(KeyId key, uint32_t pool) {
+  Key* best = nullptr;
+  int rank = 0;  // own published, published, own, any
+  for (auto& [id, entry] : keys) {
+    if (id.first != key) continue;
+    const int r = (entry.published ? 4 : 1) + (id.second == pool ? 1 : 0);
+    if (r > rank) {
+      best = &entry;
+      rank = r;
+    }
+  }
+  return best;
 }
 
 void LedgerModel::On(const UnpublishEvent& event) {
   Begin();
-  const auto it = keys.find(event.key);
-  if (it == keys.end() || !it->second.published) {
-    Violation v;
-    v.reason = Reason::kStaleIndexEntry;
-    findings.insert(Text(v));
+  Key* const key = Lookup(event.key, event.pool.value());
+  if (key != nullptr && key->published) {
+    Unpublish(*key);
     return;
   }
-  Key& key = it->second;
+  Violation v;
+  v.reason = Reason::kStaleIndexEntry;
+  findings.insert(Text(v));
+}
+
+void LedgerModel::Unpublish(Key& key) {
   const Page& p = pages[key.pool][key.page];
   const bool held = key.tag == p.tag && TagLive(p.tag);
   key.published = false;

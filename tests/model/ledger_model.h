@@ -104,6 +104,7 @@ class LedgerModel {
     std::vector<Written> written;
     std::vector<std::tuple<uint32_t, int64_t, RequestId>> exported;  // read by a copy since
     uint64_t voided = 0;
+    bool runs = true;  // clean, or failed when its kernels ran already
   };
   struct LaunchedStep {
     uint64_t step = 0;
@@ -152,7 +153,9 @@ class LedgerModel {
   std::map<RequestId, Request> requests;  // the living ones
   std::map<RequestId, Request> ended;
   std::map<NameId, uint32_t> latest;
-  std::map<KeyId, Key> keys;
+  std::map<std::pair<KeyId, uint32_t>, Key> keys;  // by key and pool
+  // The key's entry in this pool, else in another one that it's published in, else what was one.
+  Key* Lookup(KeyId key, uint32_t pool);
   std::vector<Copying> copying;
   std::map<NameId, size_t> sides_ended;  // copies of two sides: further unpins that may be said
   std::vector<LaunchedStep> steps;
@@ -177,6 +180,7 @@ class LedgerModel {
   bool Any(const Page& page) const;
   void Void(Page& page, uint64_t slot);
   void Cut(RequestId req);
+  void Unpublish(Key& key);
   void CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to);
   void JudgePinKey(const PinEvent& event, RequestId req);
   Copying* CopyOf(NameId id, uint32_t pool, int64_t page, Pinned** part);
@@ -197,7 +201,7 @@ class LedgerModel {
   bool holes_ = false;
   uint64_t last_step_ = 0;  // 1 + newest launched
   std::set<std::pair<uint32_t, int64_t>> said_;
-  std::pair<uint32_t, int64_t> kept_{0, -1};  // (pool, page) let go of and taken in one event
+  std::set<std::pair<uint32_t, int64_t>> kept_;  // (pool, page) let go of and taken in one event
 };
 
 }  // namespace kvfence::testing

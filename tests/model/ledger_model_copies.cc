@@ -20,12 +20,12 @@ void LedgerModel::Void(Page& page, uint64_t slot) {
 
 void LedgerModel::JudgePinKey(const PinEvent& event, RequestId req) {
   const uint32_t pool = event.pool.value();
-  const auto key = keys.find(*event.key);
+  const Key* const key = Lookup(*event.key, pool);
   const int64_t first = event.pages.empty() ? -1 : event.pages.front().value();
-  const bool named = key != keys.end() && key->second.published && key->second.page == first &&
-                     key->second.pool == pool && Exists(pool, event.pages.front()) &&
-                     key->second.tag == pages[pool][first].tag && TagLive(key->second.tag);
-  if (event.dir == CopyDir::kIn && key == keys.end()) {
+  const bool named = key != nullptr && key->published && key->page == first && key->pool == pool &&
+                     Exists(pool, event.pages.front()) && key->tag == pages[pool][first].tag &&
+                     TagLive(key->tag);
+  if (event.dir == CopyDir::kIn && key == nullptr) {
     Say(Reason::kStaleIndexEntry, req, pool, first);
   }
   if (event.dir == CopyDir::kOut && !req && !event.pages.empty() &&
@@ -79,9 +79,9 @@ void LedgerModel::On(const PinEvent& event) {
         FailUsers(pool, page, true)) {
       Say(Reason::kInFlight, c.req, pool, page);
     }
-    if (req && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0 &&
+    if (req && event.dir == CopyDir::kIn && event.key && Lookup(*event.key, pool) != nullptr &&
         requests.at(*req).identity != IdentityId() &&
-        keys[*event.key].identity != requests.at(*req).identity) {
+        Lookup(*event.key, pool)->identity != requests.at(*req).identity) {
       Say(Reason::kKeyMismatch, *req, pool, page, event.at ? static_cast<int64_t>(at) : -1);
     }
     if (Null(pool, event.pages[i])) continue;
@@ -91,8 +91,8 @@ void LedgerModel::On(const PinEvent& event) {
       const uint64_t length = requests.at(*req).length;
       part.need = length > at * size ? std::min(size, length - at * size) : 0;
     }
-    if (theirs && event.dir == CopyDir::kIn && event.key && keys.count(*event.key) != 0) {
-      requests.at(*req).lists[pool][at].stamp = keys[*event.key].stamp + i;
+    if (theirs && event.dir == CopyDir::kIn && event.key && Lookup(*event.key, pool) != nullptr) {
+      requests.at(*req).lists[pool][at].stamp = Lookup(*event.key, pool)->stamp + i;
     }
     c.pages.push_back(part);
   }

@@ -90,7 +90,7 @@ bool LedgerModel::FailUsers(uint32_t pool, int64_t page, bool unconfirmed) {
   for (LaunchedStep& step : steps) {
     if (unconfirmed && step.confirmed) continue;
     for (uint32_t i = 0; i < step.rows.size(); ++i) {
-      if (!step.rows[i].reasons.empty()) continue;
+      if (!step.rows[i].runs) continue;
       const auto& had = step.rows[i].had;
       const bool uses = std::any_of(had.begin(), had.end(),
                                     [&](const Had& h) { return h.pool == pool && h.page == page; });
@@ -123,6 +123,7 @@ void LedgerModel::FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons) {
   r.reasons = r.reasons + reasons;
   if (before || reasons.empty()) return;
   r.voided = now_;
+  r.runs = step.judged;
   for (const Written& w : r.written) {
     Page& p = pages[w.pool][w.page];
     if (p.tag != w.tag) continue;
@@ -177,6 +178,7 @@ void LedgerModel::LaunchRow(const StepEvent& event, LaunchedStep& step, const Ro
     findings.insert(Text(v));
     row.reasons = Reason::kIdentityReused;
     row.voided = now_;
+    row.runs = false;
     return;
   }
   Request& request = requests.at(row.req);
@@ -184,6 +186,10 @@ void LedgerModel::LaunchRow(const StepEvent& event, LaunchedStep& step, const Ro
   row.length = plan.base.value_or(request.length);
   if (plan.base) {
     request.bases.push_back({*plan.base, step.step, *plan.base != request.length ? 1u : 0u});
+  }
+  if (row.length < request.length) {
+    request.length = row.length;
+    Cut(row.req);
   }
   request.length = row.length + plan.new_tokens;
   request.launches.emplace_back(step.step, plan.new_tokens);

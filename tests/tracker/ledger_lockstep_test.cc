@@ -89,7 +89,8 @@ class Lockstep {
       case 16:
         return Publish(b);
       case 17:
-        return Both(UnpublishEvent{.key = KeyId(b[1] % 3u)}, &Ledger::Unpublish);
+        return Both(UnpublishEvent{.key = KeyId(b[1] % 3u), .pool = Pool(b[2])},
+                    &Ledger::Unpublish);
       case 18:
       case 19:
         return Pin(b);
@@ -225,10 +226,10 @@ class Lockstep {
     const size_t n = 1 + b[5] % 2u;
     const bool keyed = b[6] % 2 == 0;
     PoolId pool = Pool(b[6] / 2);
-    const auto entry = model.keys.find(keys[0]);
-    if (keyed && b[2] >= 128 && entry != model.keys.end()) {  // mostly a hit is of the entry's page
-      pages[0] = PageId(entry->second.page);
-      pool = PoolId(entry->second.pool);
+    const LedgerModel::Key* const entry = model.Lookup(keys[0], pool.value());
+    if (keyed && b[2] >= 128 && entry != nullptr) {  // mostly a hit is of the entry's page
+      pages[0] = PageId(entry->page);
+      pool = PoolId(entry->pool);
     }
     Both(ShareEvent{.req = Req(b[1]),
                     .pages = Pages(pages.data(), n),

@@ -89,6 +89,7 @@ struct PublishEvent {
 };
 struct UnpublishEvent {
   KeyId key;
+  PoolId pool{};  // where the first pool has no such entry, whichever has
   RankId rank = kAllRanks;
 };
 enum class CopyDir : uint8_t { kIn, kOut };
