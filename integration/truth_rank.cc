@@ -358,6 +358,12 @@ void CheckTruth::Rank::On(const CopyEvent& e) {
   const Page* const from = PageOf(e.from_pool.value(), e.from.value());
   if (from == nullptr) return;
   const RunList carried = from->runs;
+  // A request's place that knows no content yet expects what its other one does.
+  if (Page* const to = PageOf(e.to_pool.value(), e.to.value());
+      to != nullptr && to->cell != nullptr && from->cell != nullptr &&
+      to->cell->owner == from->cell->owner && to->cell->runs.runs().empty()) {
+    to->cell->runs = from->cell->runs;
+  }
   const uint64_t size = PoolOf(e.to_pool.value()).page_size;
   Outside(e.to_pool.value(), e.to.value(), [&](Page* page) { page->runs = carried; });
   Bring(e.xfer, e.to_pool.value(), e.to.value(), 0, static_cast<uint32_t>(size));

@@ -197,8 +197,8 @@ class Ledger::Impl {
   void EndPin(uint32_t pin, bool ok);
   void LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok, CopyDir dir, RequestId req);
 
-  // The stamp of content that is `as`; empty after reporting why it can't be told.
-  std::optional<Stamp> StampOf(const ContentOf& as, uint32_t pool, uint32_t number);
+  // Whose content it is that is `as`; empty after reporting why it can't be told.
+  std::optional<ledger::KeyContent> OriginOf(const ContentOf& as, uint32_t pool, uint32_t number);
   uint16_t ScaleOf(const ContentOf& as, uint32_t pool, uint32_t page);
   SlotRange WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) const;
   struct Summed {

@@ -38,10 +38,10 @@ uint32_t IndexBook::FindOrMake(KeyId key, uint32_t pool) {
   return it->second;
 }
 
-void IndexBook::NoteRead(KeyId key, uint32_t pool, uint64_t i, Stamp stamp) {
+void IndexBook::NoteRead(KeyId key, uint32_t pool, uint64_t i, KeyContent content) {
   IndexEntry& entry = slots_[FindOrMake(key, pool)];
-  if (entry.read.size() <= i) entry.read.resize(i + 1, kNoStamp);
-  entry.read[i] = stamp;
+  if (entry.read.size() <= i) entry.read.resize(i + 1);
+  entry.read[i] = content;
   entry.read_when = ++reads_;
 }
 
@@ -98,14 +98,15 @@ Stamp IndexBook::Expected(uint32_t slot, uint64_t i) const {
   return last + (i - (stamps.size() - 1));
 }
 
-Stamp IndexBook::Content(KeyId key, uint32_t pool, uint64_t i) const {
+KeyContent IndexBook::Content(KeyId key, uint32_t pool, uint64_t i) const {
   uint32_t last = kNone;  // whoever read it last, in whatever tier
   ForPools(key, [&](uint32_t slot) {
     const IndexEntry& entry = slots_[slot];
-    if (i >= entry.read.size() || entry.read[i] == kNoStamp) return;
+    if (i >= entry.read.size() || entry.read[i].stamp == kNoStamp) return;
     if (last == kNone || entry.read_when > slots_[last].read_when) last = slot;
   });
-  return last != kNone ? slots_[last].read[i] : Expected(Find(key, pool), i);
+  if (last != kNone) return slots_[last].read[i];
+  return {.stamp = Expected(Find(key, pool), i)};
 }
 
 }  // namespace kvfence::ledger

@@ -16,6 +16,12 @@
 
 namespace kvfence::ledger {
 
+// Content under a key: whose it is, and how many slots of it there are.
+struct KeyContent {
+  Stamp stamp = kNoStamp;
+  uint64_t slots = ~uint64_t{0};
+};
+
 struct IndexEntry {
   KeyId key;
   uint32_t pool = 0;
@@ -27,10 +33,10 @@ struct IndexEntry {
   bool linked = false;     // on the page's list: its tag is the page's
   uint32_t prev = kNone;
   uint32_t next = kNone;
-  std::vector<Stamp> stamps;  // expected, of the key's first page and those behind it
-  std::vector<Stamp> read;    // what an `out` copy under the key last read there; kNoStamp: nothing
-  uint64_t read_when = 0;     // number of that read among all
-  uint64_t remembered = 0;    // number of its place among the unpublished ones
+  std::vector<Stamp> stamps;     // expected, of the key's first page and those behind it
+  std::vector<KeyContent> read;  // what an `out` copy under the key last read; kNoStamp: nothing
+  uint64_t read_when = 0;        // number of that read among all
+  uint64_t remembered = 0;       // number of its place among the unpublished ones
 };
 
 class IndexBook {
@@ -43,7 +49,7 @@ class IndexBook {
   uint32_t FindIn(KeyId key, uint32_t pool) const;  // this pool's only
   uint32_t FindOrMake(KeyId key, uint32_t pool);    // likewise
   // An `out` copy under the key has read content of this birth as the key's page number `i`.
-  void NoteRead(KeyId key, uint32_t pool, uint64_t i, Stamp stamp);
+  void NoteRead(KeyId key, uint32_t pool, uint64_t i, KeyContent content);
   // What was read under the key before doesn't count any more.
   void ForgetReads(KeyId key);
   IndexEntry& at(uint32_t slot) { return slots_[slot]; }
@@ -57,7 +63,7 @@ class IndexBook {
 
   // The stamp expected of the key's page number `i`, and what content under the key is.
   Stamp Expected(uint32_t slot, uint64_t i) const;
-  Stamp Content(KeyId key, uint32_t pool, uint64_t i) const;
+  KeyContent Content(KeyId key, uint32_t pool, uint64_t i) const;
 
  private:
   using PoolKey = std::pair<uint64_t, uint32_t>;

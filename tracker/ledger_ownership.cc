@@ -91,6 +91,10 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
   if (slot == kNone) return {};
   const RequestId id = requests_.at(slot).id;
   const Held* old = HeldAt(requests_.at(slot), pool, event.at);
+  if (SayOutOfRange(pool, event.page, id)) {
+    if (old != nullptr) LetGo(slot, pool, static_cast<uint32_t>(event.at));
+    return {};
+  }
   if (old == nullptr) {
     ReportPage(Reason::kPageOutOfRange, id, pool, -1, static_cast<int64_t>(event.at));
     return {};

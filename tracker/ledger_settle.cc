@@ -209,7 +209,8 @@ void Ledger::Impl::SettleRow(StepRecord& record, uint32_t row) {
   for (const ledger::Export& e : record.exports) {
     if (e.row != row) continue;
     ReportPage(Reason::kNotCommitted, e.req, e.pool, e.page);
-    if (e.key) index_.NoteRead(*e.key, e.pool, e.number, kNobodyStamp);  // no good there either
+    if (e.key)
+      index_.NoteRead(*e.key, e.pool, e.number, {.stamp = kNobodyStamp});  // no good there either
   }
   const uint64_t voided = record.rows[row].voided;
   for (const auto& later : steps_.records()) {

@@ -72,7 +72,16 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
   if (config_.pools[pool].kind != PoolKind::kKv && stamp == kNoStamp) {
     stamp = WithoutKey(pool, page).stamp;
   }
-  index_.NoteRead(*pin.key, pool, number, stamp == kNoStamp ? kNobodyStamp : stamp);
+  ledger::KeyContent content{.stamp = stamp};
+  if (config_.pools[pool].kind == PoolKind::kKv) {
+    const Page& p = pages_.at(pool, page);
+    content.slots = 0;
+    while (content_.Valid(p, 0, content.slots + 1) && content.slots < content_.Fill(p)) {
+      ++content.slots;
+    }
+  }
+  if (stamp == kNoStamp) content = {.stamp = kNobodyStamp};
+  index_.NoteRead(*pin.key, pool, number, content);
 }
 
 void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {

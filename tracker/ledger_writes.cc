@@ -14,18 +14,20 @@ constexpr size_t kMaxSums = size_t{1} << 18;
 
 }  // namespace
 
-std::optional<Stamp> Ledger::Impl::StampOf(const ContentOf& as, uint32_t pool, uint32_t number) {
+std::optional<ledger::KeyContent> Ledger::Impl::OriginOf(const ContentOf& as, uint32_t pool,
+                                                         uint32_t number) {
   if (as.req) {
     const std::optional<Stamp> stamp = requests_.StampOf(as.req, pool, as.at.value_or(0));
-    if (!stamp) Report(Reason::kIdentityReused, {.req = requests_.Resolve(as.req)});
-    return stamp;
+    if (stamp) return ledger::KeyContent{.stamp = *stamp};
+    Report(Reason::kIdentityReused, {.req = requests_.Resolve(as.req)});
+    return std::nullopt;
   }
   if (as.key) {
     if (index_.Find(*as.key, pool) != kNone) return index_.Content(*as.key, pool, number);
     Report(Reason::kStaleIndexEntry, {.req = {}, .pool = pool});
     return std::nullopt;
   }
-  return kNobodyStamp;
+  return ledger::KeyContent{.stamp = kNobodyStamp};
 }
 
 Status Ledger::Impl::Write(const WriteEvent& event) {
@@ -44,18 +46,22 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   Page& p = pages_.at(pool, page);
   const PinRef pinned = event.xfer == NameId() ? PinRef() : PinOf(event.xfer, pool, page);
   const uint32_t number = pinned ? pins_.at(pinned.pin).pages[pinned.index].number : 0;
-  const std::optional<Stamp> stamp = StampOf(event.as, pool, number);
-  if (!stamp) return {};
+  const std::optional<ledger::KeyContent> origin = OriginOf(event.as, pool, number);
+  if (!origin) return {};
+  const Stamp stamp = origin->stamp;
   if (IsNull(pool, event.page)) return {};  // nobody's content, which only failed rows read
   const bool used = stream() && FailUsers(pool, page, true, event.xfer);
   if ((event.xfer != NameId() && !pinned) || used) {
     ReportPage(Reason::kInFlight, requests_.Resolve(event.as.req), pool, page, -1, 0, p.tag);
   }
   if (event.n == 0) return {};
-  CheckSum(*stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
+  CheckSum(stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
            event.page);
   if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
-  const SlotRange slots = WithOthers(pool, *stamp, {event.first, event.first + event.n});
+  // Of what was never read under the key nothing comes back.
+  const uint64_t last = std::clamp(origin->slots, event.first, event.first + event.n);
+  content_.Void(p, last, event.first + event.n - last);
+  const SlotRange slots = WithOthers(pool, stamp, {event.first, last});
   const uint64_t n = slots.last - slots.first;
   if (pinned) {
     // It counts when the copy has ended well.
@@ -64,7 +70,7 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   } else {
     content_.Commit(p, slots.first, n);
   }
-  p.stamp = *stamp;
+  p.stamp = stamp;
   TellContent(pool, page);
   return {};
 }

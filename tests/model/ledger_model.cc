@@ -294,7 +294,13 @@ void LedgerModel::On(const CowEvent& event) {
   if (!req) return;
   const uint32_t pool = event.pool.value();
   auto& list = requests.at(*req).lists[pool];
-  if (event.at >= list.size() || list[event.at].page < 0) {
+  const bool held = event.at < list.size() && list[event.at].page >= 0;
+  if (!Exists(pool, event.page)) {
+    MayIssue(*req, pool, event.page, event.at);  // says so
+    if (held) LetGo(*req, pool, event.at);
+    return;
+  }
+  if (!held) {
     Say(Reason::kPageOutOfRange, *req, pool, -1, static_cast<int64_t>(event.at));
     return;
   }
