@@ -23,6 +23,12 @@ if(KVFENCE_SANITIZE)
   add_link_options(-fsanitize=${KVFENCE_SANITIZE})
 endif()
 
+if(KVFENCE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "KVFENCE_FUZZ needs clang: libFuzzer is part of it")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage in every layer; main() in fuzz targets
+endif()
 # The standard library's heavy headers, compiled once, in the builds that only test: a third of a
 # sanitizer build went into parsing them. The release build has none, so a header that a source
 # forgot to include is missed there, and by kvf_check_headers.

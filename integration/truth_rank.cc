@@ -206,6 +206,15 @@ void CheckTruth::Rank::On(const PublishEvent& e) {
   Publish(e.key, e.pool.value(), mapping->cell);
 }
 
+// What the key stood for is remembered, but its page is no longer named by it.
+void CheckTruth::Rank::On(const UnpublishEvent& e) {
+  const auto found = keys_.find(e.key.value());
+  if (found == keys_.end() || found->second.cell == nullptr) return;
+  const CellPtr kept = NewCell({});
+  kept->runs = found->second.cell->runs;
+  found->second.cell = kept;
+}
+
 void CheckTruth::Rank::On(const PinEvent& e) {
   const uint32_t pool = e.pool.value();
   Pin& pin = pins_[e.id.value()];

@@ -32,6 +32,7 @@ class CheckTruth::Rank {
   void On(const DropEvent& e);
   void On(const ReleaseEvent& e);
   void On(const PublishEvent& e);
+  void On(const UnpublishEvent& e);
   void On(const PinEvent& e);
   void On(const UnpinEvent& e);
   void On(const WriteEvent& e);

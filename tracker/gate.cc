@@ -373,7 +373,13 @@ void Gate::FollowContent(InFlight& pass) {
       Expectation& want = pass.kept[uint64_t{chunk} * kChunkEntries + k % kChunkEntries];
       if (want.page == kNoPage || want.page >= pools_[task.pool].pages) continue;
       const PageRecord& record = pools_[task.pool].records[want.page];
-      if (record.tag == want.tag && record.stamp != kNoStamp) want.stamp = record.stamp;
+      if (record.tag != want.tag || record.stamp == kNoStamp) continue;
+      want.stamp = record.stamp;
+      // A page that the pass filled from its start may have been taken over by a fork since.
+      const uint32_t w = k - task.write_first;
+      if (k >= task.write_first && w < task.write_pages) {
+        pass.seen_stamps[task.write_begin + w] = record.stamp;
+      }
     }
   }
 }

@@ -374,6 +374,11 @@ TEST(CheckTruth, RejectedTokensAreNotWhatAnIndexEntryExpects) {
   const std::string trim = R"({"ev":"trim","req":"R","tokens":3,"step":1})"
                            "\n";
   EXPECT_EQ(Wrong(Header() + begin + trim + write + hit), 0u);
+  const std::string named = R"({"ev":"publish","key":"J","req":"R","at":0})"
+                            "\n"
+                            R"({"ev":"unpublish","key":"J"})"
+                            "\n";
+  EXPECT_EQ(Wrong(Header() + begin + named + trim + write + hit), 0u) << "J names it no more";
   EXPECT_EQ(Wrong(Header() + begin + trim + hit), 1u) << "void, though it still lies there";
   EXPECT_EQ(Wrong(Header() + begin + write + hit), 1u) << "the entry expects what it replaced";
 }

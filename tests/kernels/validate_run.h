@@ -21,7 +21,7 @@ void ConfirmShimOn(Batch& batch, ConfirmPart part, uint64_t schedule);
 void ApplyShimOn(Batch& batch, const std::vector<ApplyItem>& items, uint64_t schedule);
 
 std::string Show(const std::set<ModelFinding>& findings);
-// The findings from `first` on. A place that reported twice is a test failure.
+// The findings from `first` on. Throws if a place reported twice: tests show what was thrown.
 std::set<ModelFinding> FindingsOf(const Batch& batch, uint32_t first = 0);
 std::vector<uint32_t> ReasonsOf(const Batch& batch);
 
