@@ -209,10 +209,15 @@ void CheckTruth::Rank::On(const PublishEvent& e) {
 // What the key stood for is remembered, but its page is no longer named by it.
 void CheckTruth::Rank::On(const UnpublishEvent& e) {
   const auto found = keys_.find(e.key.value());
-  if (found == keys_.end() || found->second.cell == nullptr) return;
-  const CellPtr kept = NewCell({});
-  kept->runs = found->second.cell->runs;
-  found->second.cell = kept;
+  if (found == keys_.end()) return;
+  for (auto& [pool, pages] : found->second.pools) {
+    for (Key& key : pages) {
+      if (key.cell == nullptr) continue;
+      const CellPtr kept = NewCell({});
+      kept->runs = key.cell->runs;
+      key.cell = kept;
+    }
+  }
 }
 
 void CheckTruth::Rank::On(const PinEvent& e) {
