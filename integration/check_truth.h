@@ -37,6 +37,7 @@ struct TruthRow {
     std::span<const int64_t> slots;  // one per new token, then draft and surplus ones
   };
   std::vector<Pool> pools;
+  bool based = false;  // its length before the step is known to the device only
 };
 
 class CheckTruth {

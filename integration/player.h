@@ -184,7 +184,13 @@ class Player {
       rows.push_back(std::move(row));
     };
     for (const LogRow& row : e.rows) {
-      add({row.plan.row, row.plan.req, row.plan.new_tokens, row.len, row.plan.loads, {}},
+      add({row.plan.row,
+           row.plan.req,
+           row.plan.new_tokens,
+           row.len,
+           row.plan.loads,
+           {},
+           row.plan.base.has_value()},
           row.tables);
     }
     for (const LogPad& pad : e.pads) add({pad.row, {}, 0, pad.len, {}, {}}, pad.tables);

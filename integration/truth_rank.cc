@@ -144,6 +144,10 @@ void CheckTruth::Rank::On(const CowEvent& e) {
 void CheckTruth::Rank::On(const TrimEvent& e) {
   Request* const req = Living(e.req);
   if (req == nullptr) return;
+  if (req->bases > 0) {  // it says what the device knew; that step's tokens stay on top
+    --req->bases;
+    return;
+  }
   for (const Launch& launch : launches_) {
     for (const LaunchedRow& row : launch.rows) {
       // Its tokens stay, on top of those that are kept: the length isn't `tokens`.

@@ -279,6 +279,7 @@ void CheckTruth::Rank::Step(StepId step, std::span<const TruthRow> rows,
     launched.req = Resolve(row.req);
     launched.tokens = std::max<uint64_t>(row.new_tokens, 1);
     launched.pad = !row.req;
+    if (Request* const req = row.based ? Find(row.req) : nullptr) ++req->bases;
     launched.failed = fails(row.row);
     launched.writes_begin = launch.writes.size();
     for (const TruthRow::Pool& part : row.pools) {

@@ -103,7 +103,11 @@ PageRecord& Batch::RecordOf(uint32_t task, uint32_t at) {
 
 uint64_t Batch::EntryIndex(uint32_t pool, uint32_t row, uint64_t j) const {
   const PoolArrays& a = arrays.at(pool);
-  if (a.shape.layout == TableLayout::kCsr) return static_cast<uint64_t>(a.indptr.Get(row)) + j;
+  const bool csr = a.shape.layout == TableLayout::kCsr;
+  // A row that broken arrays don't reach: no entry.
+  if (row >= a.indptr.size() && csr) return a.entries.size();
+  if (row >= a.row_map.size() && !csr && !a.row_map.empty()) return a.entries.size();
+  if (csr) return static_cast<uint64_t>(a.indptr.Get(row)) + j;
   const int64_t line = a.row_map.empty() ? row : a.row_map.Get(row);
   return static_cast<uint64_t>(line) * a.shape.stride + j;
 }

@@ -89,8 +89,7 @@ class Lockstep {
       case 16:
         return Publish(b);
       case 17:
-        return Both(UnpublishEvent{.key = KeyId(b[1] % 3u), .pool = Pool(b[2])},
-                    &Ledger::Unpublish);
+        return Both(UnpublishEvent{KeyId(b[1] % 3u), Pool(b[2])}, &Ledger::Unpublish);
       case 18:
       case 19:
         return Pin(b);
