@@ -33,7 +33,7 @@ Status Ledger::Impl::BindRow(const BindRowEvent& event) {
       for (const auto& record : steps_.records()) {
         for (uint32_t i = 0; i < record->launched.size(); ++i) {
           const LaunchedRow& launched = record->launched[i];
-          if (launched.row != event.row || launched.req == id || !record->clean(i)) continue;
+          if (launched.row != event.row || launched.req == id || !record->rows[i].runs) continue;
           Report(Reason::kRowEpoch, {.step = static_cast<int64_t>(record->step),
                                      .req = launched.req,
                                      .row = row,

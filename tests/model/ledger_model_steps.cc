@@ -73,7 +73,7 @@ void LedgerModel::On(const BindRowEvent& event) {
   for (LaunchedStep& step : steps) {
     for (uint32_t i = 0; i < step.rows.size(); ++i) {
       const LaunchedRow& row = step.rows[i];
-      if (row.row != event.row || row.req == *req || !row.reasons.empty()) continue;
+      if (row.row != event.row || row.req == *req || !row.runs) continue;
       Violation v;
       v.reason = Reason::kRowEpoch;
       v.step = static_cast<int64_t>(step.step);
