@@ -144,7 +144,7 @@ void CheckTruth::Rank::On(const CowEvent& e) {
 void CheckTruth::Rank::On(const TrimEvent& e) {
   Request* const req = Living(e.req);
   if (req == nullptr) return;
-  if (req->bases > 0) {  // it says what the device knew; that step's tokens stay on top
+  if (req->bases > 0 && !e.step) {  // it says what the device knew; that step's tokens stay on top
     --req->bases;
     return;
   }
