@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -103,16 +104,23 @@ void Demand(const std::string& file, const CheckReport& report, const LevelAnswe
   if (!answer.answered()) trouble->push_back(file + ": nothing is reported");
 }
 
+// None, and the trouble is told, if the log can't be read to its end.
+std::optional<CheckReport> PlayToTheEnd(const std::string& path, Level level, Playing* playing,
+                                        std::vector<std::string>* trouble) {
+  Result<CheckReport> report = Play(path, level, playing);
+  if (report.ok() && report->error.empty()) return std::move(report).value();
+  const std::string& why = report.ok() ? report->error : report.status().message();
+  trouble->push_back(Printable(why));
+  return std::nullopt;
+}
+
 void PlayBug(const std::string& dir, PlayedEntry* played) {
   const std::string file = played->entry.id + ".kvlog";
   for (size_t i = 0; i < kPlayedLevels.size(); ++i) {
     Playing playing;
-    Result<CheckReport> report = Play(dir + "/" + file, kPlayedLevels[i], &playing);
-    if (!report.ok() || !report->error.empty()) {
-      const std::string& why = report.ok() ? report->error : report.status().message();
-      played->trouble.push_back(Printable(why));
-      return;
-    }
+    const std::optional<CheckReport> report =
+        PlayToTheEnd(dir + "/" + file, kPlayedLevels[i], &playing, &played->trouble);
+    if (!report) return;
     played->levels[i] = playing.answer;
     played->own_level = playing.own_level;
     if (playing.own_level == kPlayedLevels[i]) {
@@ -125,12 +133,9 @@ void PlayTwin(const std::string& dir, PlayedEntry* played) {
   const std::string file = played->entry.id + ".clean.kvlog";
   for (size_t i = 0; i < kPlayedLevels.size(); ++i) {
     Playing playing;
-    Result<CheckReport> report = Play(dir + "/" + file, kPlayedLevels[i], &playing);
-    if (!report.ok() || !report->error.empty()) {
-      const std::string& why = report.ok() ? report->error : report.status().message();
-      played->trouble.push_back(Printable(why));
-      return;
-    }
+    const std::optional<CheckReport> report =
+        PlayToTheEnd(dir + "/" + file, kPlayedLevels[i], &playing, &played->trouble);
+    if (!report) return;
     played->twin_silent[i] = report->ok() && report->violations.empty() &&
                              playing.answer.wrong_tokens == 0 && report->events > 0;
     if (played->twin_silent[i]) continue;
