@@ -29,15 +29,15 @@ if(KVFENCE_FUZZ)
   endif()
   add_compile_options(-fsanitize=fuzzer-no-link)  # coverage in every layer; main() in fuzz targets
 endif()
+add_compile_options(  # what ccache asks for before it keeps objects made with precompiled headers
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/only_headers.cc CONTENT "// Only its headers count.\n")
 # The standard library's heavy headers, compiled once, in the builds that only test: a third of a
 # sanitizer build went into parsing them. The release build has none, so a header that a source
 # forgot to include is missed there, and by kvf_check_headers.
 if(KVFENCE_PCH)
-  add_compile_options(  # what ccache asks for before it keeps such objects
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
-    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/std_headers.cc CONTENT "// Only its headers count.\n")
-  add_library(kvfence_std_headers OBJECT ${CMAKE_BINARY_DIR}/std_headers.cc)
+  add_library(kvfence_std_headers OBJECT ${CMAKE_BINARY_DIR}/only_headers.cc)
   target_link_libraries(kvfence_std_headers PRIVATE kvfence_flags)
   set_target_properties(kvfence_std_headers PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_precompile_headers(kvfence_std_headers PRIVATE <algorithm> <deque> <functional> <map>

@@ -28,6 +28,10 @@ void* operator new(size_t size) {
   return memory;
 }
 void* operator new[](size_t size) { return operator new(size); }
+// GCC takes these for somebody else's once it has inlined one of a pair.
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
