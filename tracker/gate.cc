@@ -352,7 +352,35 @@ void Gate::AskAgain(InFlight& pass) {
   StepView view = ViewOf(pass);
   view.chunks = pass.kept_chunks.data();
   view.checks &= ~(ReasonBit(Reason::kTagMismatch) | ReasonBit(Reason::kRowEpoch));
+  std::vector<PoolTask> tasks = pass.pool_tasks;
+  std::vector<uint32_t> late;
+  for (PoolTask& task : tasks) LeaveOutReturned(pass, task, late);
+  view.pool_tasks = tasks.data();
+  view.late_pages = late.data();
   ConfirmCpu(device, view, pass.Scratch(), ConfirmPart::kRecheckOnly);
+}
+
+// Pages that went back since are somebody else's by now, and content that was cut since is
+// nobody's: what they hold isn't asked, for the host settled it. What a copy is still to bring is
+// asked. Appends the task's late pages, old and new, to `late`.
+void Gate::LeaveOutReturned(const InFlight& pass, PoolTask& task, std::vector<uint32_t>& late) {
+  const auto begin = static_cast<uint32_t>(late.size());
+  uint32_t next = task.late_begin;
+  const auto page_of = [&](uint32_t i) { return pass.late_pages[i] & ~kLateAtConfirm; };
+  for (uint32_t k = 0; k < task.expected; ++k) {
+    while (next < task.late_end && page_of(next) < k) late.push_back(pass.late_pages[next++]);
+    const uint32_t chunk = pass.kept_chunks[task.chunk_begin + k / kChunkEntries];
+    const Expectation& want = pass.kept[uint64_t{chunk} * kChunkEntries + k % kChunkEntries];
+    if (want.page == kNoPage || want.page >= pools_[task.pool].pages) continue;
+    const PageRecord& record = pools_[task.pool].records[want.page];
+    const bool awaited = next < task.late_end && page_of(next) == k;
+    if (record.tag == want.tag && (awaited || record.stamp != kNoStamp)) continue;
+    late.push_back(k);
+    if (next < task.late_end && page_of(next) == k) ++next;
+  }
+  while (next < task.late_end) late.push_back(pass.late_pages[next++]);
+  task.late_begin = begin;
+  task.late_end = static_cast<uint32_t>(late.size());
 }
 
 void Gate::KeepExpected(InFlight& pass) {

@@ -87,6 +87,7 @@ class Gate : public Journal::Immediate {
   StepView ViewOf(InFlight& pass) const;
   GateView Device();
   void AskAgain(InFlight& pass);
+  void LeaveOutReturned(const InFlight& pass, PoolTask& task, std::vector<uint32_t>& late);
   void KeepExpected(InFlight& pass);
   void FollowContent(InFlight& pass);
   InFlight* Find(StepId step) const;
