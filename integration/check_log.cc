@@ -67,6 +67,7 @@ Result<CheckReport> Check(EventLogReader* reader, const CheckOptions& options) {
                       ":1: expected a header that a fence accepts: " + fence.status().message());
   }
   Fence* const live = fence.value().get();
+  live->LogIncidents(options.incidents);
   expectations.set_names([live](NameId name) { return live->NameOf(name); });
   CheckTruth truth(config);
   if (options.on_wrong_read) {

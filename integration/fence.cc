@@ -22,9 +22,10 @@ Fence::Impl::Impl(const FenceConfig& config_in, std::vector<EventSink*> sinks_in
   }
 }
 
-void Fence::Impl::Begin() {
+Fence::Impl::Heard Fence::Impl::Begin() {
   ++stats.events;
   event_findings.clear();
+  return Heard(this);
 }
 
 void Fence::Impl::Report(const Violation& violation) {
@@ -100,9 +101,8 @@ Result<std::unique_ptr<Fence>> Fence::Create(const FenceConfig& config,
                                              std::vector<EventSink*> sinks) {
   if (Status status = CheckConfig(config); !status.ok()) return status;
   std::unique_ptr<Fence> fence(new Fence(std::make_unique<Impl>(config, std::move(sinks))));
-  fence->impl_->Begin();
+  fence->impl_->facade = fence.get();
   for (const Violation& violation : CheckGeometry(config)) fence->impl_->Report(violation);
-  fence->impl_->stats.events = 0;
   return fence;
 }
 
@@ -113,12 +113,16 @@ IdentityId Fence::InternIdentity(std::span<const IdentityField> fields) {
 }
 const NameLookup& Fence::names() const { return impl_->names; }
 void Fence::Record(EventLogWriter* writer) { impl_->recorder = writer; }
+void Fence::LogIncidents(IncidentLog* log) {
+  impl_->incidents = log;
+  if (impl_->stats.events == 0) impl_->LogIncidents();  // what its own geometry says
+}
 
 RequestId Fence::Latest(NameId name) const { return impl_->ranks[0].ledger->Latest(name); }
 
 RequestId Fence::Admit(const AdmitEvent& event) {
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
-  impl_->Begin();
+  const Impl::Heard heard = impl_->Begin();
   RequestId admitted;
   for (size_t r = 0; r < impl_->ranks.size(); ++r) {
     if (event.rank != kAllRanks && event.rank.value() != r) continue;

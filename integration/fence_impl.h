@@ -16,6 +16,7 @@
 #include "kvfence/gate.h"
 #include "kvfence/history.h"
 #include "kvfence/incident.h"
+#include "kvfence/incident_log.h"
 #include "kvfence/journal.h"
 #include "kvfence/ledger.h"
 #include "kvfence/log_names.h"
@@ -49,7 +50,7 @@ class Fence::Impl {
   template <class E>
   Status ToLedgers(const E& event, RankId rank, Status (Ledger::*verb)(const E&)) {
     if (recorder != nullptr) recorder->On(event);
-    Begin();
+    const Heard heard = Begin();
     comparing_ranks = rank == kAllRanks && ranks.size() > 1;
     Status status;
     for (size_t r = 0; r < ranks.size() && status.ok(); ++r) {
@@ -75,7 +76,20 @@ class Fence::Impl {
   static constexpr size_t kMostDeltas = 4096;
   void ApplyEarly(Rank& rank);
 
-  void Begin();  // a new event: its findings are told apart from those of the one before
+  // One event, from where it's heard to where its call ends: its findings are told apart from
+  // those of the one before, and their incident records are made when the books stand.
+  class Heard {
+   public:
+    explicit Heard(Impl* impl) : impl_(impl) {}
+    ~Heard() { impl_->LogIncidents(); }
+    Heard(const Heard&) = delete;
+    Heard& operator=(const Heard&) = delete;
+
+   private:
+    Impl* impl_;
+  };
+  [[nodiscard]] Heard Begin();
+  void LogIncidents() const;
   void Report(const Violation& violation);
   // Of what the ranks found at one place of an event, the first reason that applies is reported.
   void ReportCompared();
@@ -100,6 +114,8 @@ class Fence::Impl {
   std::vector<EventSink*> sinks;
   LogNames names;
   EventLogWriter* recorder = nullptr;
+  const Fence* facade = nullptr;
+  IncidentLog* incidents = nullptr;
   bool auditing = false;  // an audit event is being played
   std::vector<Rank> ranks;
   std::deque<OpenStep> open_steps;  // oldest first
