@@ -20,6 +20,7 @@ std::string LedgerModel::Text(const Violation& v) {
 }
 
 void LedgerModel::Begin() {
+  Tidy();
   ++now_;
   findings.clear();
   said_.clear();
@@ -164,6 +165,7 @@ void LedgerModel::LetGo(RequestId req, uint32_t pool, uint64_t at) {
 }
 
 void LedgerModel::Put(RequestId req, uint32_t pool, uint64_t at, Entry entry) {
+  spared_.erase({req, pool, at});
   requests.at(req).lists[pool][at] = entry;
 }
 
@@ -281,7 +283,9 @@ void LedgerModel::On(const ForkEvent& event) {
     list.resize(std::max(list.size(), source.size()));
     for (uint64_t at = 0; at < requests.at(*to).lists[pool].size(); ++at) {
       LetGo(*to, pool, at);
-      if (at < source.size()) Put(*to, pool, at, source[at]);
+      if (at >= source.size()) continue;
+      Put(*to, pool, at, source[at]);
+      if (spared_.count({*from, pool, at}) != 0) spared_.insert({*to, pool, at});
     }
     requests.at(*to).lists[pool].resize(source.size());
   }
@@ -309,6 +313,7 @@ void LedgerModel::On(const CowEvent& event) {
     return;
   }
   const Entry old = list[event.at];
+  const bool spared = spared_.count({*req, pool, event.at}) != 0;
   const int64_t page = event.page.value();
   if (old.page == page) {
     LetGo(*req, pool, event.at);
@@ -319,6 +324,7 @@ void LedgerModel::On(const CowEvent& event) {
     LetGo(*req, pool, event.at);
   }
   Put(*req, pool, event.at, {page, pages[pool][page].tag, old.stamp});
+  if (spared) CutPage(*req, pool, event.at);
 }
 
 void LedgerModel::On(const DropEvent& event) {
