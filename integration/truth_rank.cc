@@ -225,6 +225,18 @@ void CheckTruth::Rank::On(const ReleaseEvent& e) {
   }
 }
 
+// What a trim voided counts again where it still stands.
+void CheckTruth::Rank::On(const ReadyEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  for (uint32_t pool = 0; pool < req->pools.size(); ++pool) {
+    std::vector<Mapping>& list = req->pools[pool];
+    for (uint64_t at = 0; at < list.size() && at * PoolOf(pool).page_size < e.tokens; ++at) {
+      list[at].void_from = ~0u;
+    }
+  }
+}
+
 void CheckTruth::Rank::Publish(KeyId key, uint32_t pool, CellPtr cell) {
   std::deque<Key>& pages = keys_[key.value()].pools[pool];
   if (pages.empty()) pages.emplace_back();

@@ -31,6 +31,7 @@ class CheckTruth::Rank {
   void On(const TrimEvent& e);
   void On(const DropEvent& e);
   void On(const ReleaseEvent& e);
+  void On(const ReadyEvent& e);
   void On(const PublishEvent& e);
   void On(const UnpublishEvent& e);
   void On(const PinEvent& e);

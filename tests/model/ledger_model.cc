@@ -285,7 +285,8 @@ void LedgerModel::On(const ForkEvent& event) {
       LetGo(*to, pool, at);
       if (at >= source.size()) continue;
       Put(*to, pool, at, source[at]);
-      if (spared_.count({*from, pool, at}) != 0) spared_.insert({*to, pool, at});
+      const auto spared = spared_.find({*from, pool, at});
+      if (spared != spared_.end()) spared_[{*to, pool, at}] = spared->second;
     }
     requests.at(*to).lists[pool].resize(source.size());
   }
@@ -313,7 +314,8 @@ void LedgerModel::On(const CowEvent& event) {
     return;
   }
   const Entry old = list[event.at];
-  const bool spared = spared_.count({*req, pool, event.at}) != 0;
+  const auto spared = spared_.find({*req, pool, event.at});
+  const uint64_t void_from = spared == spared_.end() ? ~uint64_t{0} : spared->second;
   const int64_t page = event.page.value();
   if (old.page == page) {
     LetGo(*req, pool, event.at);
@@ -324,7 +326,10 @@ void LedgerModel::On(const CowEvent& event) {
     LetGo(*req, pool, event.at);
   }
   Put(*req, pool, event.at, {page, pages[pool][page].tag, old.stamp});
-  if (spared) CutPage(*req, pool, event.at);
+  if (void_from != ~uint64_t{0}) {
+    spared_[{*req, pool, event.at}] = void_from;
+    CutPage(*req, pool, event.at);
+  }
 }
 
 void LedgerModel::On(const DropEvent& event) {
@@ -476,6 +481,10 @@ void LedgerModel::On(const ReadyEvent& event) {
       }
     }
   }
+  std::erase_if(spared_, [&](const auto& spared) {
+    const auto& [id, pool, at] = spared.first;
+    return id == *req && at * config_.pools[pool].page_size < event.tokens;
+  });
   request.length = std::max(request.length, event.tokens);
 }
 

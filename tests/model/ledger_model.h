@@ -202,7 +202,8 @@ class LedgerModel {
   FenceConfig config_;
   uint64_t now_ = 0;
   uint64_t serials_ = 0;
-  std::set<std::tuple<RequestId, uint32_t, uint64_t>> spared_;
+  // Slots from here on were trimmed, but spared, at a request's logical page of a pool.
+  std::map<std::tuple<RequestId, uint32_t, uint64_t>, uint64_t> spared_;
   bool holes_ = false;
   uint64_t last_step_ = 0;  // 1 + newest launched
   std::set<std::pair<uint32_t, int64_t>> said_;

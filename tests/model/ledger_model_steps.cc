@@ -45,16 +45,19 @@ void LedgerModel::Cut(RequestId req) {
 void LedgerModel::CutPage(RequestId req, uint32_t pool, uint64_t at) {
   const Request& request = requests.at(req);
   const Entry& e = request.lists[pool][at];
+  const auto spared = spared_.find({req, pool, at});
+  const uint64_t void_from = spared == spared_.end() ? ~uint64_t{0} : spared->second;
   spared_.erase({req, pool, at});
   if (e.page < 0 || e.tag != pages[pool][e.page].tag || !TagLive(e.tag)) return;
   Page& p = pages[pool][e.page];
   const uint64_t size = config_.pools[pool].page_size;
   uint64_t end = 0;
   for (uint64_t i = 0; i < size; ++i) end = p.slots[i].valid ? i + 1 : end;
-  const uint64_t cut = request.length > at * size ? request.length - at * size : 0;
+  const uint64_t cut =
+      std::min(void_from, request.length > at * size ? request.length - at * size : 0);
   if (cut >= end) return;
   if (Requests(pool, e.page).size() > 1 || Entries(pool, e.page) > 0 || OutPins(pool, e.page) > 0) {
-    spared_.insert({req, pool, at});
+    spared_[{req, pool, at}] = cut;
     return;
   }
   for (uint64_t i = cut; i < size; ++i) Void(p, i);
@@ -70,7 +73,8 @@ void LedgerModel::CutPage(RequestId req, uint32_t pool, uint64_t at) {
 
 void LedgerModel::Tidy() {
   const auto spared = spared_;
-  for (const auto& [req, pool, at] : spared) {
+  for (const auto& [place, from] : spared) {
+    const auto& [req, pool, at] = place;
     const bool there = requests.count(req) != 0 && at < requests.at(req).lists[pool].size();
     if (there) {
       CutPage(req, pool, at);
