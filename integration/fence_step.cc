@@ -171,9 +171,10 @@ Status Fence::Confirm(const ConfirmEvent& event) {
                         [&](Row row) { return !RowReasons(event.step, event.rank, row).empty(); });
   }
   const Impl::Heard heard = impl_->Begin();
-  if (rank.gate->Confirmed(event.step)) return Status();
+  // Said once more (after a drafter, say), it asks once more.
+  const bool again = rank.gate->Confirmed(event.step);
   impl_->ConfirmPass(rank, event.step);
-  return rank.ledger->Confirm(event.step);
+  return again ? Status() : rank.ledger->Confirm(event.step);
 }
 
 // I-82: one row on one rank, against all others that have to do with its request: a rank without a

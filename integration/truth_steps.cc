@@ -59,7 +59,8 @@ uint64_t CheckTruth::Rank::Birth(Request* req, const TruthRow& row, const TruthR
                                  uint64_t token, int64_t page, uint32_t offset, uint32_t n) {
   const uint32_t pool = part.pool.value();
   const PoolConfig& c = PoolOf(pool);
-  if (req == nullptr || token >= row.new_tokens) return next_id_++;  // padding, drafts, surplus
+  // Padding, drafts and surplus are nobody's; other pools don't count in tokens.
+  if (req == nullptr || (c.kind == PoolKind::kKv && token >= row.new_tokens)) return next_id_++;
   const RequestId id = Resolve(row.req);
   if (c.kind != PoolKind::kKv) {
     for (uint64_t at = 0; at < req->pools[pool].size(); ++at) {
@@ -350,9 +351,9 @@ void CheckTruth::Rank::Void(Launch* launch, LaunchedRow* row) {
 void CheckTruth::Rank::Confirm(StepId step, std::span<const TruthRow> changed,
                                const std::function<bool(Row)>& fails) {
   Launch* const launch = Find(step);
-  if (launch == nullptr || launch->confirmed) return;
+  if (launch == nullptr) return;
   for (LaunchedRow& row : launch->rows) {
-    for (size_t i = row.reads_begin; i < row.reads_end; ++i) {
+    for (size_t i = row.reads_begin; i < row.reads_end && !launch->confirmed; ++i) {
       const Read& read = launch->reads[i];
       if (read.late && !row.failed && !Judge(Find(row.req), read)) row.wrong = true;
     }

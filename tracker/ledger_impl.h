@@ -262,6 +262,7 @@ class Ledger::Impl {
   // A row fails: its writes are void, and so are its same-step readers.
   void FailRow(StepRecord& record, uint32_t row, CheckSet reasons);
   void VoidWrite(const StepRecord& record, const ledger::SlotWrite& write);
+  void NoteStateWrites(const StepRecord& record, const ledger::RowRecord& row);
   bool WrittenLater(const StepRecord& record, const ledger::SlotWrite& write, uint32_t slot) const;
   bool WrittenSince(const ledger::SlotWrite& write) const;
   void FailReaders(StepRecord& record, uint32_t row);

@@ -79,7 +79,23 @@ Status Ledger::Impl::Confirm(StepId step) {
   StepRecord* record = steps_.Find(step.value());
   if (record == nullptr) return NotLaunched(step);
   record->confirmed = true;
+  for (uint32_t i = 0; i < record->rows.size(); ++i) {
+    if (record->clean(i)) NoteStateWrites(*record, record->rows[i]);
+  }
   return {};
+}
+
+void Ledger::Impl::NoteStateWrites(const StepRecord& record, const ledger::RowRecord& row) {
+  if (row.inc == kNone || requests_.at(row.inc).serial != row.serial) return;
+  for (uint32_t u = row.uses_begin; u < row.uses_end; ++u) {
+    const uint32_t pool = record.uses[u].pool;
+    if (config_.pools[pool].kind == PoolKind::kKv) continue;
+    for (const Held& held : requests_.at(row.inc).lists[pool]) {
+      if (held.node == kNone || pages_.at(pool, held.page).ran) continue;
+      pages_.at(pool, held.page).ran = true;
+      UpdateFlags(pool, held.page);
+    }
+  }
 }
 
 void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
