@@ -218,8 +218,9 @@ KVF_HD void JudgeSealed(Place& place, const RowPool& rp, int64_t slot) {
   const bool sealed = (record.fill_flags & kPageSealed) != 0;
   if (shared) place.Add(Reason::kWriteShared, page, 0, Word(slot));
   // Free-form pools keep no fill: there the flag is set only where the page holds something.
-  if (sealed && (rp.free_form || off < FillOf(record)))
+  if (sealed && (rp.free_form || off < FillOf(record))) {
     place.Add(Reason::kWriteShared, page, 0, Word(slot));
+  }
 }
 
 // Slot i of the row, which isn't a skip.
