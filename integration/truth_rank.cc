@@ -42,7 +42,10 @@ CheckTruth::Rank::Request* CheckTruth::Rank::Living(RequestId req) {
 }
 
 CellPtr CheckTruth::Rank::NewCell(RequestId owner) {
-  return std::make_shared<Cell>(Cell{next_id_++, owner, {}});
+  CellPtr cell = std::make_shared<Cell>();
+  cell->id = next_id_++;
+  cell->owner = owner;
+  return cell;
 }
 
 CheckTruth::Rank::Key& CheckTruth::Rank::KeyAt(KeyId key, uint32_t pool, size_t number) {

@@ -104,7 +104,7 @@ class CheckTruth::Rank {
   };
   struct Request {
     bool alive = true;
-    uint32_t bases = 0;  // steps whose base the next trims are to say
+    uint32_t bases = 0;                       // steps whose base the next trims are to say
     std::vector<std::vector<Mapping>> pools;  // [pool][logical page]
   };
   struct Pin {

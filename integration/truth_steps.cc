@@ -224,7 +224,7 @@ bool CheckTruth::Rank::ReadWhole(Launch* launch, Request* req, const TruthRow& r
     const uint64_t index = c.slot_entries ? at * c.page_size : at;
     int64_t page = index < part.table.size() ? part.table[index] : NullEntry(c, index);
     if (c.slot_entries) page = page < 0 ? -1 : page / static_cast<int64_t>(c.page_size);
-    const std::vector<RunList::Run> runs = mapping->cell->runs.runs();
+    const RunList::Runs runs = mapping->cell->runs.runs();
     for (const RunList::Run& run : runs) {
       good &= Keep(launch, req, row, {pool, at, run.first, run.n, page, false});
     }

@@ -290,9 +290,9 @@ uint64_t Ledger::Impl::GoodPrefix(const StepRecord& record, uint32_t index) cons
     const auto& list = requests_.at(row.inc).lists[pool];
     uint64_t at = 0;
     for (; at < list.size() && (at + 1) * c.page_size <= good; ++at) {
-      const Page* p = list[at].node == kNone ? nullptr : &pages_.at(pool, list[at].page);
-      if (p == nullptr || p->tag != list[at].tag || p->stamp != list[at].stamp) break;
-      if (!content_.Valid(*p, 0, c.page_size)) break;
+      if (list[at].node == kNone) break;  // not held in the generation that was taken (I-5)
+      const Page& p = pages_.at(pool, list[at].page);
+      if (p.stamp != list[at].stamp || !content_.Valid(p, 0, c.page_size)) break;
     }
     good = std::min(good, at * c.page_size);
   }
