@@ -84,7 +84,8 @@ void Fence::Impl::ReportCompared() {
 
 void Fence::Impl::Note(PoolId pool, std::span<const PageId> pages, PageVerb verb, RequestId req) {
   for (const PageId page : pages) {
-    history.Append({stats.events, last_step, req, pool.value(), page.value(), verb});
+    // The event that is about to begin.
+    history.Append({stats.events + 1, last_step, req, pool.value(), page.value(), verb});
   }
 }
 

@@ -58,8 +58,9 @@ class RunList {
 };
 
 struct Cell {
-  uint64_t id = 0;  // of the content that its owner writes
-  RequestId owner;  // who may fill it in place; others who write get a cell of their own
+  uint64_t id = 0;      // of the content that its owner writes
+  RequestId owner;      // who may fill it in place; others who write get a cell of their own
+  bool spared = false;  // a request that maps it was trimmed: its Mapping says where
   RunList runs;
 };
 using CellPtr = std::shared_ptr<Cell>;

@@ -34,6 +34,8 @@ uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool,
                                       uint32_t first, uint32_t n, int64_t number) {
   Mapping* const mapping = At(req, pool, at);
   if (mapping == nullptr) return next_id_++;
+  const Page* const written = PageOf(pool, number);
+  if (written != nullptr && written->cell == mapping->cell) CutSpared(pool, *written);
   CellPtr cell = mapping->cell;
   if (cell->owner != id) {
     const Mapping* const owners = At(cell->owner ? Living(cell->owner) : nullptr, pool, at);
@@ -46,6 +48,7 @@ uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool,
     if (page != nullptr && page->cell == cell) page->cell = own;
     mapping->cell = cell = std::move(own);
   }
+  mapping->void_from = ~0u;  // what stands there from now on is new
   cell->runs.Put(first, n, cell->id);
   return cell->id;
 }

@@ -213,6 +213,7 @@ void Ledger::Impl::Resize(uint32_t slot, uint32_t pool, uint64_t count) {
 
 void Ledger::Impl::UpdateFlags(uint32_t pool, uint32_t page) {
   Page& p = pages_.at(pool, page);
+  if (Alone(p) && HasSpared(p)) thinned_.emplace_back(pool, page);
   uint16_t flags = 0;
   // Where rows may read what another row writes in the same step, mapping a page that is yet to be
   // written is legal, so Launch judges writes to shared pages itself.
