@@ -85,18 +85,17 @@ uint64_t AttentionPass::Before(std::span<const StepBuffers> parts, uint64_t row,
   return sum;
 }
 
-uint64_t AttentionPass::Result(std::span<const StepBuffers> parts, uint64_t row,
+uint64_t AttentionPass::Result(std::span<const StepBuffers> parts, uint64_t row, int64_t length,
                                uint64_t* wild) const {
   uint64_t sum = 0;
   for (size_t part = 0; part < parts.size(); ++part) {
     const StepBuffers& b = parts[part];
-    const int64_t length = b.lengths[row];
     const auto window = static_cast<int64_t>(windows_[part]);
     sum += window == 0 ? Covered(kv_[part], b, row, length, wild)
                        : Between(kv_[part], b, row, length - window, length, wild);
     sum += Tail(kv_[part], b, row);
   }
-  return ResultOf(sum, static_cast<uint64_t>(parts[0].lengths[row]), parts[0].inputs[row].salt);
+  return ResultOf(sum, static_cast<uint64_t>(length), parts[0].inputs[row].salt);
 }
 
 // What lies under entries that the kernel's tile touches beyond the covered ones.
@@ -107,7 +106,9 @@ uint64_t AttentionPass::Tail(const KvMemory& kv, const StepBuffers& buffers, uin
   const uint64_t end = std::min<uint64_t>(buffers.reach[row], table.size());
   uint64_t sum = 0;
   for (uint64_t k = covered; k < end; ++k) {
-    if (table[k] != null_page_) sum += KvMemory::WildContent(table[k]) * (k + 1);
+    if (table[k] == null_page_) continue;
+    if (table[k] != buffers.OwnEntry(row, k, static_cast<int32_t>(null_page_)))
+      sum += KvMemory::WildContent(table[k]) * (k + 1);
   }
   return sum;
 }
@@ -169,6 +170,12 @@ void AttentionPass::Store(size_t part, int64_t slot, uint64_t content, PassResul
   kv.WriteAt(page, offset, content);
 }
 
+// A draft model that is right now and then, as the seed has it.
+uint32_t Guess(const RowInput& input, uint64_t position, uint64_t result, bool* right) {
+  *right = Mix64(input.guess_seed + position) % 100 < input.guess_per_cent;
+  return TokenOf(result, input.sample) ^ (*right ? 0 : 1);
+}
+
 // As Append, over several parts: what a token adds to one part, all parts' later tokens read. A
 // window leaves a position behind with each token, which is read once more to be taken out.
 void AttentionPass::AppendToAll(std::span<const StepBuffers> parts, uint64_t row, uint64_t sum,
@@ -176,11 +183,21 @@ void AttentionPass::AppendToAll(std::span<const StepBuffers> parts, uint64_t row
   const RowInput& input = parts[0].inputs[row];
   const uint64_t n = parts[0].NewTokens(row);
   const int64_t base = std::max<int64_t>(parts[0].lengths[row] - static_cast<int64_t>(n), 0);
+  const uint64_t known = n - std::min<uint64_t>(input.guesses, n);
+  uint64_t read = sum;  // by the token before, itself included
+  bool all_right = true;
   for (uint64_t i = 0; i < n; ++i) {
     const int64_t p = base + static_cast<int64_t>(i);
     const auto position = static_cast<uint64_t>(p);
-    const uint32_t token = input.tokens != nullptr ? input.tokens[i] : 0;
+    uint32_t token = i < known && input.tokens != nullptr ? input.tokens[i] : 0;
+    if (i >= known) {
+      bool right = false;
+      token = Guess(input, position, ResultOf(read, position, input.salt), &right);
+      all_right = all_right && right;
+      right_[row] += all_right ? 1 : 0;
+    }
     const uint64_t before = sum;
+    uint64_t left = 0;  // behind by windows
     for (size_t part = 0; part < parts.size(); ++part) {
       const StepBuffers& b = parts[part];
       const PositionWeights& w = kv_[part].weights();
@@ -190,8 +207,40 @@ void AttentionPass::AppendToAll(std::span<const StepBuffers> parts, uint64_t row
       Store(part, b.slots[static_cast<uint64_t>(b.starts[row]) + i], content, out, undo);
       const auto window = static_cast<int64_t>(windows_[part]);
       if (window == 0 || p + 1 < window) continue;
-      sum -= Between(kv_[part], b, row, p + 1 - window, p + 2 - window, &out->wild_accesses);
+      left += Between(kv_[part], b, row, p + 1 - window, p + 2 - window, &out->wild_accesses);
     }
+    read = sum;
+    sum -= left;
+  }
+  // The next guesses' KV, which nobody reads but the draft model itself.
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const StepBuffers& b = parts[part];
+    for (uint64_t i = n; i < b.NewTokens(row); ++i) {
+      Store(part, b.slots[static_cast<uint64_t>(b.starts[row]) + i], Mix64(sum + i), out, undo);
+    }
+  }
+}
+
+// All rows' results, where some rows have several.
+void AttentionPass::Verify(std::span<const StepBuffers> parts, PassResult* out) {
+  const StepBuffers& first = parts[0];
+  for (uint64_t row = 0; row < first.rows; ++row) {
+    out->verified_at.push_back(static_cast<uint32_t>(out->verified.size()));
+    const int64_t known = first.lengths[row] - static_cast<int64_t>(first.inputs[row].guesses);
+    for (uint32_t i = 0; i <= right_[row]; ++i) {
+      out->verified.push_back(Result(parts, row, known + i, &out->wild_accesses));
+    }
+    out->results[row] = out->verified.back();
+  }
+  out->verified_at.push_back(static_cast<uint32_t>(out->verified.size()));
+}
+
+void AttentionPass::AppendRow(std::span<const StepBuffers> parts, uint64_t row, PassResult* out,
+                              UndoLog* undo) {
+  if (simple()) {
+    Append(parts[0], row, sums_[row], out, undo);
+  } else {
+    AppendToAll(parts, row, sums_[row], out, undo);
   }
 }
 
@@ -199,21 +248,29 @@ void AttentionPass::Run(std::span<const StepBuffers> parts, PassResult* out, Und
   const StepBuffers& first = parts[0];
   const uint64_t rows = first.rows;
   sums_.resize(rows);
+  right_.assign(rows, 0);
+  out->verified.clear();
+  out->verified_at.clear();
   out->results.resize(rows);
   out->wild_accesses = 0;
-  for (uint64_t row = 0; row < rows; ++row) {
+  const auto read = [&](uint64_t row) {
     const int64_t before = first.lengths[row] - static_cast<int64_t>(first.NewTokens(row));
     sums_[row] = Before(parts, row, before, &out->wild_accesses);
+  };
+  for (const uint32_t row : first.order) {
+    read(row);
+    AppendRow(parts, row, out, undo);
+  }
+  const uint64_t done = first.order.empty() ? 0 : first.live;  // the rest is padding
+  for (uint64_t row = done; row < rows; ++row) read(row);
+  for (uint64_t row = done; row < rows; ++row) AppendRow(parts, row, out, undo);
+  const auto guesses = [](const RowInput& input) { return input.guesses > 0; };
+  if (std::any_of(first.inputs.begin(), first.inputs.begin() + static_cast<std::ptrdiff_t>(rows),
+                  guesses)) {
+    return Verify(parts, out);
   }
   for (uint64_t row = 0; row < rows; ++row) {
-    if (simple()) {
-      Append(first, row, sums_[row], out, undo);
-    } else {
-      AppendToAll(parts, row, sums_[row], out, undo);
-    }
-  }
-  for (uint64_t row = 0; row < rows; ++row) {
-    out->results[row] = Result(parts, row, &out->wild_accesses);
+    out->results[row] = Result(parts, row, first.lengths[row], &out->wild_accesses);
   }
 }
 

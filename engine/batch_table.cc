@@ -68,9 +68,9 @@ void BatchTable::Move(uint32_t from, uint32_t to) {
 }
 
 void BatchTable::Assign(std::span<RequestState* const> scheduled) {
-  // `planned` tells the rows' requests of this step from the others.
+  // `plan` tells the rows' requests of this step from the others.
   for (uint32_t row = 0; row < high_; ++row) {
-    if (tenants_[row] != nullptr && tenants_[row]->planned == 0) Clear(tenants_[row]);
+    if (tenants_[row] != nullptr && tenants_[row]->plan.tokens == 0) Clear(tenants_[row]);
   }
   uint32_t hole = 0;
   for (RequestState* request : scheduled) {

@@ -31,6 +31,8 @@ class BatchTable {
     const Table& t = tables_[group];
     return {t.entries.data() + row * t.width, static_cast<size_t>(t.width)};
   }
+  // Entries from here on are the null page.
+  uint32_t touched(uint64_t row, size_t group) const { return tables_[group].touched[row]; }
   // A fault: the entry is this page until the row has another tenant or the entry is written.
   void Corrupt(uint64_t row, uint64_t k, int32_t page, size_t group = 0);
 

@@ -2,6 +2,7 @@
 #include "kvfence/engine.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine_impl.h"
 
@@ -45,16 +46,42 @@ Status CheckEngineConfig(const EngineConfig& c) {
 
 void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->max_chunk = rng.Between(1, std::max<uint64_t>(c->token_budget / 2, 1));
+  c->samples = rng.Between(2, 5);
+  c->host_pages = rng.Chance(1, 3) ? rng.Between(1, 40) : rng.Between(100, 5000);
+  c->copy_fail_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(10, 200);
+  c->draft_tokens = rng.Between(1, 6);
+  c->accept_per_cent = rng.Below(101);
+  const bool even = c->page_size % 2 == 0;
+  const std::array<uint64_t, 4> sizes = {c->page_size, c->page_size, 2 * c->page_size,
+                                         even ? c->page_size / 2 : c->page_size};
+  c->draft_page_size = sizes[rng.Below(sizes.size())];
   // From one page to most of a request.
   c->window = rng.Chance(1, 4) ? rng.Between(1, c->page_size) : rng.Between(1, longest);
   KvGroup swa;
   swa.page_size = c->page_size;
   swa.window = c->window;
-  const uint64_t need = MostPages(swa, longest, c->token_budget) + 2;
+  const uint64_t most = longest + 2 + 2 * c->draft_tokens;
+  const uint64_t need = MostPages(swa, most, MostGrowth(*c)) + 2;
   c->window_pages = need + rng.Below(2 * need);
-  if (c->features.sliding_window && c->features.one_space) {
-    c->pages = std::max(c->pages, need + PagesFor(longest, c->page_size) + 1);
+  const uint64_t drafts = PagesFor(most, c->draft_page_size) + 2;
+  c->draft_pages = drafts + rng.Below(2 * drafts);
+  const uint64_t full = PagesFor(most, c->page_size) + 2;
+  const EngineFeatures& f = c->features;
+  if (f.one_space) {
+    c->pages =
+        std::max(c->pages, full + (f.sliding_window ? need : 0) + (f.speculative ? full : 0));
   }
+}
+
+std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const auto add = [&](const char* name, uint32_t value) {
+    if (value != 0) fields.emplace_back(name, std::to_string(value));
+  };
+  add("adapter", identity & 0xFFFFu);
+  add("media", identity >> 16 & 0xFFu);
+  add("salt", identity >> 24);
+  return fields;
 }
 
 EngineConfig Completed(EngineConfig config) {
@@ -95,7 +122,8 @@ FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRe
   fence.rows = config.rows;
   fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
-  fence.reuse = Reuse::kRetired;
+  fence.same_step_reads = config.features.early_publish;
+  fence.reuse = config.features.overlapped ? Reuse::kStream : Reuse::kRetired;
   fence.policy = config.policy;
   return fence;
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine_schedule.h"
+#include "engine_settle.h"
 #include "engine_state.h"
 #include "engine_step.h"
 #include "engine_surface.h"
@@ -33,7 +35,8 @@ class Engine<TrackerT>::Impl {
                std::move(pools)),
         surface_(&state_),
         scheduler_(&state_),
-        runner_(&state_, &scheduler_) {
+        runner_(&state_, &scheduler_),
+        settler_(&state_, &scheduler_) {
     state_.surface = &surface_;
     state_.requests.resize(trace->size());
   }
@@ -42,21 +45,29 @@ class Engine<TrackerT>::Impl {
     EngineState<TrackerT>& s = state_;
     if (finished_) return false;
     const bool over = s.config.max_steps > 0 && s.report.steps >= s.config.max_steps;
-    if (over || s.report.stopped || s.ended == s.trace->size()) {
+    if (over || s.report.stopped ||
+        (s.ended == s.trace->size() && s.waiting.empty() && s.running.empty() &&
+         s.moving.empty())) {
       Finish();
       return false;
     }
     ++s.passes;
     for (const auto& books : s.books) books->EndRests(s.passes);
+    scheduler_.Poll();
     scheduler_.Arrive();
     scheduler_.Abort(AbortMoment::kBetweenSteps);
-    s.flight.view.clear();
+    StepInFlight* next = &s.flights[(s.report.steps + 1) % 2];
+    next->view.clear();
+    s.flight = next;
     scheduled_.clear();
     scheduler_.Plan(&scheduled_);
     if (scheduled_.empty()) {
       ++s.report.idle_steps;
+      SettleOpen();
+      scheduler_.WaitForCopy();
     } else {
-      runner_.Run(&scheduled_);
+      runner_.Launch(next, scheduled_);
+      Follow(next);
     }
     return true;
   }
@@ -65,13 +76,34 @@ class Engine<TrackerT>::Impl {
   FaultSurface& surface() { return surface_; }
 
  private:
+  void SettleOpen() {
+    if (open_ != nullptr) settler_.Settle(std::exchange(open_, nullptr));
+  }
+  // Settles the step just launched or, where steps overlap, the one before: the device is then
+  // somewhere between the new step's validate and its confirm.
+  void Follow(StepInFlight* launched) {
+    EngineState<TrackerT>& s = state_;
+    if (!s.config.features.overlapped) return settler_.Settle(launched);
+    const std::array<SimDevice::Ticket, 3> moments = {launched->validated, launched->attended,
+                                                      launched->confirmed};
+    s.device.Wait(kComputeStream, moments[s.overlap_rng.Below(moments.size())]);
+    SettleOpen();
+    open_ = launched;
+  }
+
   // Ends what max_steps left, then asks whether every page came back.
   void Finish() {
     EngineState<TrackerT>& s = state_;
     finished_ = true;
-    s.flight.view.clear();
+    SettleOpen();
+    s.flight->view.clear();
     s.report.unfinished = s.trace->size() - s.ended;
     while (!s.running.empty()) scheduler_.Preempt(s.running.back());
+    while (!s.moving.empty()) scheduler_.Preempt(s.moving.back());
+    while (scheduler_.Moving()) {
+      scheduler_.WaitForCopy();
+      scheduler_.Poll();
+    }
     s.device.Discard();
     s.report.row_moves = s.batch.moves();
     s.report.audit = AuditIdle();
@@ -100,6 +132,8 @@ class Engine<TrackerT>::Impl {
   Surface<TrackerT> surface_;
   Scheduler<TrackerT> scheduler_;
   StepRunner<TrackerT> runner_;
+  Settler<TrackerT> settler_;
+  StepInFlight* open_ = nullptr;  // launched and not settled
   std::vector<RequestState*> scheduled_;
   bool finished_ = false;
 };

@@ -21,17 +21,22 @@ class PageKeeper {
  public:
   explicit PageKeeper(EngineState<TrackerT>* state) : s_(*state) {}
 
-  // Pages that the request lacks for `tokens` tokens.
-  Demand Lacking(const RequestState& r, uint64_t tokens) const {
+  // Pages that the request lacks for `tokens` tokens, and `ahead` slots of drafts behind them.
+  Demand Lacking(const RequestState& r, uint64_t tokens, uint64_t ahead) const {
     Demand demand{};
     for (size_t g = 0; g < s_.groups.size(); ++g) {
-      const uint64_t want = PagesFor(tokens, s_.groups[g].page_size);
+      const KvGroup& group = s_.groups[g];
+      const uint64_t want = PagesFor(tokens + (group.draft ? ahead : 0), group.page_size);
       demand[g] = want - std::min<uint64_t>(want, r.lists[g].pages.size());
     }
     return demand;
   }
   static bool Nothing(const Demand& demand) {
     return std::ranges::all_of(demand, [](uint64_t n) { return n == 0; });
+  }
+  static Demand Sum(Demand a, const Demand& b) {
+    for (size_t g = 0; g < a.size(); ++g) a[g] += b[g];
+    return a;
   }
   // Are as many free, or cached and evictable?
   bool Fits(const Demand& demand) const {
@@ -53,6 +58,23 @@ class PageKeeper {
   }
   void Take(RequestState* r, const Demand& demand) {
     for (size_t g = 0; g < s_.groups.size(); ++g) TakeIn(r, g, demand[g]);
+  }
+
+  // One fresh page for the caller to map.
+  PageId TakeOne(size_t g) {
+    PageBooks<TrackerT>& books = *s_.books[g];
+    if (s_.one_space() && books.Free() == 0 && books.Evictable() == 0) {
+      for (const auto& other : s_.books) {
+        if (other->Evictable() == 0) continue;
+        other->EvictOne();
+        break;
+      }
+    }
+    return books.Take();
+  }
+  // A reference that the request no longer has, of a page that others hold, or not.
+  void LetGo(size_t g, PageId page) {
+    if (s_.books[g]->Return(page)) s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(g)});
   }
 
   // What the window has left behind goes back; the row's table goes on naming it.
@@ -81,6 +103,7 @@ class PageKeeper {
       list.pages.resize(keep);
       list.first = std::min(list.first, keep);
       list.published = std::min(list.published, keep);
+      list.stored = std::min(list.stored, keep);
     }
   }
 
@@ -128,20 +151,9 @@ class PageKeeper {
       }
     }
     AllocEvent event{.req = r->id, .pages = fresh_, .pool = s_.Pool(g)};
-    if (s_.groups[g].window > 0) event.at = list.pages.size();  // behind a gap, it may be
+    if (list.first > 0) event.at = list.pages.size();  // behind a gap, it may be
     s_.tracker.Alloc(event);
     list.pages.insert(list.pages.end(), fresh_.begin(), fresh_.end());
-  }
-  PageId TakeOne(size_t g) {
-    PageBooks<TrackerT>& books = *s_.books[g];
-    if (s_.one_space() && books.Free() == 0 && books.Evictable() == 0) {
-      for (const auto& other : s_.books) {
-        if (other->Evictable() == 0) continue;
-        other->EvictOne();
-        break;
-      }
-    }
-    return books.Take();
   }
 
   // Last page first, so that a cached chain is evicted from its end.

@@ -1,7 +1,8 @@
 // Everything the engine knows, in one place: what Scheduler, StepRunner and Surface work on.
 //
-// Invariant: every live RequestState is either in `waiting` (no pages, no row) or in `running`
-// (a present incarnation), or `gone` and kept until its step is settled.
+// Invariant: every live RequestState is in `waiting` (no pages, no row), in `running` (a present
+// incarnation) or in `moving` (one that is swapped out, or has pages that copies are to fill), or
+// `gone` and kept until its steps are settled.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +25,31 @@
 
 namespace kvfence {
 
-// One launched step. One at a time for now; overlapping ones would each have theirs.
+// A live row of a launched step.
+struct RowInFlight {
+  RequestState* request = nullptr;
+  uint64_t epoch = 0;  // of the request, at the launch
+  StepShare plan{};
+  uint64_t base = 0;        // tokens before the step; until `known`, at most so many
+  bool known = true;        // the host knows the base at the launch
+  bool token_known = true;  // ... and the first new token
+  bool samples = false;
+};
+
+// One launched step.
 struct StepInFlight {
   StepId id{};
-  std::vector<RequestState*> rows;  // by row
-  std::vector<StepRow> view;        // by row, padded ones included
-  std::vector<RowPlan> plans;       // what the fence is told: must live until retired
+  std::vector<RowInFlight> rows;  // by row
+  std::vector<uint32_t> order;    // rows as they were scheduled
+  std::vector<StepRow> view;      // by row, padded ones included
+  std::vector<RowPlan> plans;     // what the fence is told: must live until retired
   std::vector<Row> pads;
   std::vector<PoolBuffers> pools;    // by group
   std::span<StepBuffers> buffers{};  // by part of the model
   std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
   PassResult raw_pass;
+  SimDevice::Ticket validated = 0, attended = 0, confirmed = 0;
 };
 
 inline constexpr PageId kNullPage{0};
@@ -60,7 +74,11 @@ struct EngineState {
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),
         buffers{BuffersOf(groups, c.rows), BuffersOf(groups, c.rows)},
-        abort_rng(Mix64(c.seed) ^ 2) {
+        host(groups.size(), c.features.host_offload ? c.host_pages : 0),
+        overlap_rng(Mix64(c.seed) ^ 6),
+        abort_rng(Mix64(c.seed) ^ 2),
+        beam_rng(Mix64(c.seed) ^ 5),
+        copy_rng(Mix64(c.seed) ^ 7) {
     for (auto& pool : pools) {
       books.push_back(
           std::make_unique<PageBooks<TrackerT>>(std::move(pool), &tracker, &report, h != nullptr));
@@ -108,15 +126,23 @@ struct EngineState {
   // By part of the model; of this step and the one before.
   std::array<std::vector<StepBuffers>, 2> buffers;
 
-  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace; null: not there
+  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace, then siblings
   std::deque<RequestState*> waiting;
+  std::vector<RequestState*> moving;   // swapped out, or waiting for copies; oldest first
   std::vector<RequestState*> running;  // oldest admission first
   uint64_t next_arrival = 0;
   uint64_t clock_ms = 0;
   uint64_t passes = 0;  // of the loop, idle ones included
   uint64_t ended = 0;
-  StepInFlight flight;
+  std::array<StepInFlight, 2> flights;  // by step, even and odd
+  StepInFlight* flight = &flights[0];   // that in hand: being planned, run or settled
+  uint64_t settled = 0;                 // the newest settled step
+  uint64_t unsettled = 0;               // launched steps that aren't
+  HostTier host;
+  Rng overlap_rng;
   Rng abort_rng;
+  Rng beam_rng;
+  Rng copy_rng;
   std::vector<uint32_t> first_latencies, whole_latencies;  // in passes
 };
 

@@ -15,12 +15,14 @@ class Surface final : public FaultSurface {
  public:
   explicit Surface(EngineState<TrackerT>* state) : s_(*state) {}
 
-  StepId step() const override { return StepId(s_.report.steps); }
+  StepId step() const override {
+    return s_.flight->view.empty() ? StepId(s_.report.steps) : s_.flight->id;
+  }
   uint64_t page_size() const override { return s_.config.page_size; }
   uint64_t pages() const override { return s_.config.pages; }
   uint64_t width() const override { return s_.batch.width(); }
   PageId null_page() const override { return PageId(0); }
-  std::span<const StepRow> rows() const override { return s_.flight.view; }
+  std::span<const StepRow> rows() const override { return s_.flight->view; }
 
   std::vector<RequestIndex> Running() const override {
     std::vector<RequestIndex> running;
@@ -62,7 +64,7 @@ class Surface final : public FaultSurface {
   }
 
   int64_t DeviceEntry(Row row, uint64_t k) const override {
-    return s_.flight.buffers[0].TableRow(At(row))[Entry(k)];
+    return s_.flight->buffers[0].TableRow(At(row))[Entry(k)];
   }
   void SetDeviceEntry(Row row, uint64_t k, int64_t page) override {
     ForBuffers([&](StepBuffers& b) {
@@ -71,14 +73,14 @@ class Surface final : public FaultSurface {
     });
   }
   int64_t PreviousDeviceEntry(Row row, uint64_t k) const override {
-    return s_.buffers[(s_.flight.id.value() + 1) % 2][0].TableRow(At(row))[Entry(k)];
+    return s_.buffers[(s_.flight->id.value() + 1) % 2][0].TableRow(At(row))[Entry(k)];
   }
-  int64_t DeviceLength(Row row) const override { return s_.flight.buffers[0].lengths[At(row)]; }
+  int64_t DeviceLength(Row row) const override { return s_.flight->buffers[0].lengths[At(row)]; }
   void SetDeviceLength(Row row, int64_t tokens) override {
     ForBuffers([&](StepBuffers& b) { b.lengths[At(row)] = static_cast<int32_t>(tokens); });
   }
   int64_t DeviceSlot(Row row, uint64_t i) const override {
-    const StepBuffers& b = s_.flight.buffers[0];
+    const StepBuffers& b = s_.flight->buffers[0];
     KVF_CHECK(i < b.NewTokens(At(row)), "a hook's slot is one of the row's");
     return b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i];
   }
@@ -150,9 +152,9 @@ class Surface final : public FaultSurface {
   // The step's buffers, and their twin for judging what the fence didn't sanitise.
   template <class F>
   void ForBuffers(F change) {
-    KVF_CHECK(!s_.flight.buffers.empty(), "device buffers exist from the first step on");
-    change(s_.flight.buffers[0]);
-    if (!s_.flight.raw.empty()) change(s_.flight.raw[0]);
+    KVF_CHECK(!s_.flight->buffers.empty(), "device buffers exist from the first step on");
+    change(s_.flight->buffers[0]);
+    if (!s_.flight->raw.empty()) change(s_.flight->raw[0]);
   }
 
   EngineState<TrackerT>& s_;

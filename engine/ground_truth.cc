@@ -72,8 +72,8 @@ void GoldenRun::Prefill(std::span<const uint32_t> prompt) {
   Append(prompt);
 }
 
-void GoldenRun::Advance() {
-  const uint32_t token = TokenOf(Result());
+void GoldenRun::Advance(uint32_t sample) {
+  const uint32_t token = TokenOf(Result(), sample);
   Append({&token, 1});
 }
 

@@ -21,6 +21,7 @@ struct KvGroup {
   uint64_t page_size = 0;
   uint64_t width = 0;   // table entries per row
   uint64_t window = 0;  // tokens that one token reads, itself included; 0: all
+  bool draft = false;   // the draft model's, which writes ahead
   std::string space{};  // groups of one space draw from one free list
 };
 
@@ -33,6 +34,11 @@ constexpr uint64_t PagesFor(uint64_t tokens, uint64_t page_size) {
 constexpr uint64_t FirstRead(uint64_t position, uint64_t window) {
   return window > 0 && position + 1 > window ? position + 1 - window : 0;
 }
+// Tokens that a request may ever have in the cache. What overlapped steps launch behind its last
+// token counts.
+uint64_t MostTokens(const EngineConfig& config, const TraceRequest& request);
+// Tokens by which a request may grow before its windows move on.
+uint64_t MostGrowth(const EngineConfig& config);
 // Pages that a request of `tokens` tokens may hold at once in the group, when it grows by up to
 // `step` tokens at a time.
 uint64_t MostPages(const KvGroup& group, uint64_t tokens, uint64_t step);

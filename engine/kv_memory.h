@@ -5,6 +5,7 @@
 // the pool touch nothing (a GPU would fault or worse) and are counted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -52,6 +53,15 @@ class KvMemory {
     uint64_t sum = 0;
     for (uint64_t o = first; o < end; ++o) sum += weights_->SlotWeight(o) * slot[o];
     return sum;
+  }
+  void CopyPage(uint64_t from, uint64_t to) {
+    std::copy_n(slots_.begin() + static_cast<std::ptrdiff_t>(from * page_size_), page_size_,
+                slots_.begin() + static_cast<std::ptrdiff_t>(to * page_size_));
+    digests_[to] = digests_[from];
+  }
+  std::vector<uint64_t> Content(uint64_t page) const {
+    const auto first = slots_.begin() + static_cast<std::ptrdiff_t>(page * page_size_);
+    return {first, first + static_cast<std::ptrdiff_t>(page_size_)};
   }
   // What a read beyond the pool brings: something that nobody wrote.
   static constexpr uint64_t WildContent(int64_t page) {

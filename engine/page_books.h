@@ -47,6 +47,25 @@ class PageBooks final : public IndexListener {
   uint64_t Free() const { return pool_->counts().free; }
   // Cached pages that can be evicted.
   uint64_t Evictable() const { return pool_->counts().evictable; }
+  // Requests that hold the page.
+  uint32_t References(PageId page) const {
+    const std::optional<PageInfo> info = pool_->Describe(page);
+    return info ? info->references : 0;
+  }
+  bool Pinned(PageId page) const {
+    const std::optional<PageInfo> info = pool_->Describe(page);
+    return info && info->pins_in + info->pins_out > 0;
+  }
+  void Pin(PageId page, PinDir dir) { Must(pool_->Pin(page, dir).status()); }
+  // True: the page has gone back, the fence must hear it.
+  bool Unpin(PageId page, PinDir dir) {
+    Result<PageChange> change = pool_->Unpin(page, dir);
+    if (!Must(change.status()) || !change->returned) return false;
+    ++report_->pages_returned;
+    if (!Forget(&early_, page)) return true;
+    Forget(&again_, page);
+    return false;
+  }
   void EvictOne() {
     const bool evicted = index_->EvictOne().ok();
     KVF_CHECK(evicted || faults_expected_, "I-45 without faults the allocator refuses nothing");

@@ -24,6 +24,17 @@ inline std::vector<TraceRequest> SmallTrace(uint64_t seed, uint64_t requests) {
   return GenerateTrace(shape);
 }
 
+// The features whose events the naive books understand; the fence itself judges the others.
+inline EngineFeatures NaiveFeatures(EngineFeatures features) {
+  EngineFeatures naive{.prefix_cache = features.prefix_cache,
+                       .chunked_prefill = features.chunked_prefill,
+                       .padded_batches = features.padded_batches,
+                       .sliding_window = features.sliding_window,
+                       .one_space = features.one_space};
+  naive.mixed_identity = features.mixed_identity;
+  return naive;
+}
+
 // Pools from barely enough for one request to enough for many; all features that can be switched.
 inline EngineConfig DrawConfig(Rng& rng) {
   EngineConfig config;

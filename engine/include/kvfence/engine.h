@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvfence/config.h"
@@ -29,13 +30,20 @@ struct EngineConfig {
   uint64_t seed = 1;
   uint64_t pages = 1024;  // the null page counted
   uint64_t page_size = 16;
-  uint64_t rows = 16;           // requests in one batch
-  uint64_t width = 0;           // table entries per row; 0: what the pool or the trace can need
-  uint64_t token_budget = 512;  // new tokens of one step, over all rows
-  EngineFeatures features{};    // which of them are on; their sizes follow
-  uint64_t max_chunk = 0;       // new tokens of one row in one step; 0: the budget
-  uint64_t window = 64;         // sliding_window: tokens that a token reads, itself included
-  uint64_t window_pages = 0;    // pages of that group, the null page counted; 0: as many as `pages`
+  uint64_t rows = 16;             // requests in one batch
+  uint64_t width = 0;             // table entries per row; 0: what the pool or the trace can need
+  uint64_t token_budget = 512;    // new tokens of one step, over all rows
+  EngineFeatures features{};      // which of them are on; their sizes follow
+  uint64_t max_chunk = 0;         // new tokens of one row in one step; 0: the budget
+  uint64_t samples = 4;           // parallel_sampling: a request gives 1 to this many
+  uint64_t draft_tokens = 3;      // speculative: guesses per decode row
+  uint64_t accept_per_cent = 70;  // ... how many of them are right
+  uint64_t draft_page_size = 0;   // of the draft group; 0, and in one_space: page_size
+  uint64_t draft_pages = 0;       // of that group, the null page counted; 0: as many as `pages`
+  uint64_t host_pages = 4096;     // swap, host_offload: pages that the host has room for
+  uint64_t copy_fail_per_mille = 0;  // copies that end badly, in the middle
+  uint64_t window = 64;              // sliding_window: tokens that a token reads, itself included
+  uint64_t window_pages = 0;  // pages of that group, the null page counted; 0: as many as `pages`
   ReuseOrder reuse = ReuseOrder::kLifo;
   uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
   std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
@@ -49,11 +57,16 @@ struct EngineConfig {
                                     // the simulated kernel's work)
 };
 
+// What an identity number stands for: adapter, media and salt (those that aren't 0), as fields for
+// the fence.
+std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity);
+
 // What the fence calls the engine's requests and identities. Where a function is empty, numbers
 // from 1 are used (a recording needs the fence's interned names).
 struct EngineNames {
   std::function<NameId(const std::string&)> name{};  // "r0", "r1" ... by place in the trace
-  std::function<IdentityId(uint32_t)> identity{};    // by TraceRequest::identity
+  std::function<NameId(const std::string&)> copy{};  // "x1", "x2" ...: asynchronous copies
+  std::function<IdentityId(uint32_t)> identity{};    // see IdentityFields
 };
 
 // Pools, rows and habits of this engine, as the fence wants to know them.

@@ -22,6 +22,15 @@ struct EngineFeatures {
   bool padded_batches = true;
   bool sliding_window = false;
   bool one_space = false;
+  bool parallel_sampling = false;
+  bool beam_search = false;
+  bool speculative = false;
+  bool overlapped = false;
+  bool early_publish = false;
+  bool radix_dedupe = false;
+  bool mixed_identity = false;
+  bool swap = false;
+  bool host_offload = false;
 
   friend bool operator==(const EngineFeatures&, const EngineFeatures&) = default;
 };
@@ -44,6 +53,24 @@ inline constexpr std::array kEngineFeatures = {
         "a second group of layers reads the last `window` tokens and frees what is behind"},
     EngineFeature{"one_space", &EngineFeatures::one_space,
                   "groups draw from one space of page ids (with one group: no effect)"},
+    EngineFeature{"parallel_sampling", &EngineFeatures::parallel_sampling,
+                  "requests fork after their prompt; shared partial pages are copied on write"},
+    EngineFeature{"beam_search", &EngineFeatures::beam_search,
+                  "a sibling ends and is forked anew from another (with siblings only)"},
+    EngineFeature{"speculative", &EngineFeatures::speculative,
+                  "a draft group of layers; draft_tokens guesses are verified per decode row"},
+    EngineFeature{"overlapped", &EngineFeatures::overlapped,
+                  "a step is launched before the one before is settled"},
+    EngineFeature{"early_publish", &EngineFeatures::early_publish,
+                  "pages enter the index when the step that fills them is scheduled"},
+    EngineFeature{"radix_dedupe", &EngineFeatures::radix_dedupe,
+                  "a computed page that the tree has already is exchanged for the tree's"},
+    EngineFeature{"mixed_identity", &EngineFeatures::mixed_identity,
+                  "requests differ in media and salt too, and share only what agrees in all"},
+    EngineFeature{"swap", &EngineFeatures::swap,
+                  "preempted requests are copied to the host and back, asynchronously"},
+    EngineFeature{"host_offload", &EngineFeatures::host_offload,
+                  "cached pages are stored on the host too, and loaded when they're hit there"},
 };
 
 // Each feature on with the chance of `on` in `of`.

@@ -45,8 +45,10 @@ constexpr uint64_t ContentOfToken(uint64_t sum, uint64_t position, uint32_t toke
 constexpr uint64_t ResultOf(uint64_t sum, uint64_t length, uint64_t salt) {
   return Mix64((sum + length * 0xA0761D6478BD642Fu) ^ ~salt);
 }
-// The sampled token.
-constexpr uint32_t TokenOf(uint64_t result) { return static_cast<uint32_t>(result >> 33); }
+// The sampled token; siblings of one request sample differently.
+constexpr uint32_t TokenOf(uint64_t result, uint32_t sample = 0) {
+  return static_cast<uint32_t>((sample == 0 ? result : Mix64(result + sample)) >> 33);
+}
 // What sets one identity's content in one pool apart.
 constexpr uint64_t ContentSalt(uint32_t identity, uint32_t pool) {
   return Mix64(uint64_t{identity} << 32 | pool);
@@ -74,8 +76,8 @@ class GoldenRun {
   void Prefill(std::span<const uint32_t> prompt);
   // The result of the pass whose last token is at length() - 1.
   uint64_t Result() const { return ResultOf(sum_, position_, salt_); }
-  // Appends the token that Result() samples.
-  void Advance();
+  // Appends the token that is sampled from Result().
+  void Advance(uint32_t sample = 0);
   uint64_t length() const { return position_; }
   // The result of a pass that ends at `length`, 1 <= length <= length(). Needs keep_sums.
   uint64_t ResultAt(uint64_t length) const { return ResultOf(sums_[length], length, salt_); }
