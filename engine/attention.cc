@@ -13,6 +13,10 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
   uint64_t full = static_cast<uint64_t>(length) / kv.page_size();
   uint64_t rest = static_cast<uint64_t>(length) % kv.page_size();
   uint64_t sum = 0;
+  const uint64_t shared = row < buffers.live ? buffers.prefix.size() : 0;
+  const auto entry = [&](uint64_t k) -> int64_t {
+    return k < shared ? buffers.prefix[k] : table[k];
+  };
   if (full >= table.size()) {
     // A kernel would run into the next row's entries or past the table.
     if (full > table.size() || rest > 0) {
@@ -23,7 +27,7 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
     rest = 0;
   }
   for (uint64_t k = 0; k < full; ++k) {
-    const int64_t page = table[k];
+    const int64_t page = entry(k);
     if (kv.Contains(page)) {
       sum += weight[k] * kv.Digest(static_cast<uint64_t>(page));
     } else {
@@ -32,7 +36,7 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
     }
   }
   if (rest > 0) {
-    const int64_t page = table[full];
+    const int64_t page = entry(full);
     if (kv.Contains(page)) {
       sum += weight[full] * kv.PartDigest(static_cast<uint64_t>(page), 0, rest);
     } else {

@@ -38,6 +38,7 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("token_budget must be 1 to 2^30, not " + std::to_string(c.token_budget));
   }
   if (c.abort_per_mille > 1000) return Status::Invalid("abort_per_mille must be at most 1000");
+  if (c.ranks == 0 || c.ranks > 64) return Status::Invalid("ranks must be 1 to 64");
   if (!std::is_sorted(c.buckets.begin(), c.buckets.end())) {
     return Status::Invalid("buckets must grow");
   }
@@ -47,6 +48,7 @@ Status CheckEngineConfig(const EngineConfig& c) {
 void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->max_chunk = rng.Between(1, std::max<uint64_t>(c->token_budget / 2, 1));
   c->samples = rng.Between(2, 5);
+  c->ranks = rng.Between(2, 3);
   c->host_pages = rng.Chance(1, 3) ? rng.Between(1, 40) : rng.Between(100, 5000);
   c->copy_fail_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(10, 200);
   c->draft_tokens = rng.Between(1, 6);
@@ -119,6 +121,7 @@ FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRe
     pool.window = group.window;
     pool.space = group.space;
   }
+  fence.ranks = RanksOf(config);
   fence.rows = config.rows;
   fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;

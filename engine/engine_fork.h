@@ -118,7 +118,10 @@ class Forker {
     s_.batch.Rewrite(*r, g, at);
     ++s_.report.pages_copied;
     s_.device.Enqueue(kComputeStream, [this, g, from, to] {
-      s_.kv[g].CopyPage(static_cast<uint64_t>(from.value()), static_cast<uint64_t>(to.value()));
+      for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
+        s_.Memory(rank, g).CopyPage(static_cast<uint64_t>(from.value()),
+                                    static_cast<uint64_t>(to.value()));
+      }
     });
   }
 

@@ -44,7 +44,8 @@ struct StepInFlight {
   std::vector<StepRow> view;      // by row, padded ones included
   std::vector<RowPlan> plans;     // what the fence is told: must live until retired
   std::vector<Row> pads;
-  std::vector<PoolBuffers> pools;    // by group
+  std::vector<Row> live;           // all rows that aren't padding, where they share a prefix table
+  std::vector<PoolBuffers> pools;  // by part of the model
   std::span<StepBuffers> buffers{};  // by part of the model
   std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
@@ -67,13 +68,13 @@ struct EngineState {
         hooks(h),
         outcomes(o),
         weights(WeightsOf(groups)),
-        kv(MemoryOf(groups, weights)),
-        model(ModelOf(groups, weights)),
-        pass(&kv, WindowsOf(groups), kNullPage.value()),
+        kv(MemoryOf(groups, weights, RanksOf(c))),
+        model(ModelOf(groups, weights, RanksOf(c))),
+        pass(&kv, WindowsOf(model), kNullPage.value()),
         device(Mix64(c.seed) ^ 1),
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),
-        buffers{BuffersOf(groups, c.rows), BuffersOf(groups, c.rows)},
+        buffers{BuffersOf(groups, c.rows, RanksOf(c)), BuffersOf(groups, c.rows, RanksOf(c))},
         host(groups.size(), c.features.host_offload ? c.host_pages : 0),
         overlap_rng(Mix64(c.seed) ^ 6),
         abort_rng(Mix64(c.seed) ^ 2),
@@ -99,6 +100,9 @@ struct EngineState {
       return;
     tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
   }
+  uint64_t ranks() const { return kv.size() / groups.size(); }
+  // The group's memory on that rank.
+  KvMemory& Memory(uint64_t rank, size_t group) { return kv[rank * groups.size() + group]; }
   static PoolId Pool(size_t group) { return PoolId(static_cast<uint32_t>(group)); }
   bool one_space() const { return groups.size() > 1 && !groups[0].space.empty(); }
   bool Resting() const {

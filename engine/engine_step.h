@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine_schedule.h"
@@ -111,13 +112,18 @@ class StepRunner {
 
   // Copies the host's tables; derives slots, as engines do, from the host's table.
   void Upload(StepInFlight* flight) {
+    UploadTables(flight);
+    ShareFirstEntries(flight);
+  }
+  void UploadTables(StepInFlight* flight) {
     StepInFlight& f = *flight;
     s_.flight = flight;
     for (size_t row = 0; row < f.rows.size(); ++row) {
       if (!f.rows[row].known) FromDevice(&f.rows[row], &f.view[row]);
     }
-    for (size_t g = 0; g < s_.groups.size(); ++g) {
-      StepBuffers& b = f.buffers[g];
+    for (size_t part = 0; part < f.buffers.size(); ++part) {
+      const size_t g = part % s_.groups.size();
+      StepBuffers& b = f.buffers[part];
       b.rows = f.view.size();
       b.live = f.rows.size();
       b.order = s_.config.features.early_publish ? std::span<const uint32_t>(f.order)
@@ -141,6 +147,31 @@ class StepRunner {
         b.own_at[row + 1] = static_cast<uint32_t>(b.own.size());
         b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
       }
+    }
+  }
+
+  // The whole pages before their new tokens that all rows have in common, as the first row's table
+  // on the device names them.
+  void ShareFirstEntries(StepInFlight* f) {
+    uint64_t common = 0;
+    if (s_.config.features.cascade && f->rows.size() > 1) {
+      common = ~uint64_t{0};
+      const std::vector<PageId>& first = f->rows[0].request->lists[0].pages;
+      for (size_t row = 0; row < f->rows.size(); ++row) {
+        const std::vector<PageId>& pages = f->rows[row].request->lists[0].pages;
+        common = std::min(common, f->view[row].length_before / s_.groups[0].page_size);
+        const auto end = std::mismatch(first.begin(), first.end(), pages.begin(), pages.end());
+        common = std::min(common, static_cast<uint64_t>(end.first - first.begin()));
+      }
+    }
+    f->live.clear();
+    for (const StepRow& row : f->view) {
+      if (common > 0 && row.request != kNoRequest) f->live.push_back(row.row);
+    }
+    for (size_t part = 0; part < f->buffers.size(); part += s_.groups.size()) {
+      const std::span<const int32_t> table = std::as_const(f->buffers[part]).TableRow(0);
+      f->buffers[part].prefix.assign(table.begin(), table.begin() + static_cast<int64_t>(common));
+      s_.report.prefix_entries += common;
     }
   }
 
@@ -208,13 +239,26 @@ class StepRunner {
       f.plans.clear();
       for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
       f.pools.clear();
-      for (size_t g = 0; g < s_.groups.size(); ++g) {
-        f.pools.push_back(f.buffers[g].View());
-        f.pools.back().pool = s_.Pool(g);
+      for (size_t part = 0; part < f.buffers.size(); ++part) {
+        f.pools.push_back(f.buffers[part].View());
+        f.pools.back().pool = s_.Pool(part % s_.groups.size());
       }
     }
     untold_ = false;
-    s_.tracker.Step({.step = f.id, .rows = f.plans, .pads = f.pads, .pools = f.pools});
+    for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      const PrefixPlan prefix{
+          .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
+      std::span<const PoolBuffers> pools = f.pools;
+      if constexpr (TrackerT::kTracks) {
+        pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
+      }
+      s_.tracker.Step({.step = f.id,
+                       .rank = RankId(rank),
+                       .rows = f.plans,
+                       .pads = f.pads,
+                       .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                       .pools = pools});
+    }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {
     const StepRow& view = f.view[row];
@@ -250,7 +294,9 @@ class StepRunner {
   void Confirm(StepInFlight* flight) {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
-    s_.tracker.Confirm({.step = flight->id});
+    for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
+    }
   }
 
   EngineState<TrackerT>& s_;

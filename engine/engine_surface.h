@@ -124,7 +124,8 @@ class Surface final : public FaultSurface {
                       .first = write.first,
                       .n = write.n,
                       .as = write.as,
-                      .xfer = write.xfer});
+                      .xfer = write.xfer,
+                      .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
   }
   void EnqueueLateWrite(const LateWrite& write, StepId not_before) override {
     s_.device.Enqueue(

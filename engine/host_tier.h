@@ -15,7 +15,7 @@
 
 namespace kvfence {
 
-using HostPage = std::shared_ptr<const std::vector<uint64_t>>;  // by slot
+using HostPage = std::shared_ptr<const std::vector<uint64_t>>;  // by slot, rank after rank
 
 class HostTier {
  public:

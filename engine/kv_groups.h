@@ -25,6 +25,9 @@ struct KvGroup {
   std::string space{};  // groups of one space draw from one free list
 };
 
+constexpr uint64_t RanksOf(const EngineConfig& config) {
+  return config.features.tensor_parallel ? config.ranks : 1;
+}
 std::vector<KvGroup> GroupsOf(const EngineConfig& config, const std::vector<TraceRequest>& trace);
 
 constexpr uint64_t PagesFor(uint64_t tokens, uint64_t page_size) {

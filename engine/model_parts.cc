@@ -9,21 +9,26 @@ std::vector<PositionWeights> WeightsOf(const std::vector<KvGroup>& groups) {
 }
 
 std::vector<KvMemory> MemoryOf(const std::vector<KvGroup>& groups,
-                               const std::vector<PositionWeights>& weights) {
+                               const std::vector<PositionWeights>& weights, uint64_t ranks) {
   std::vector<KvMemory> memory;
-  for (size_t g = 0; g < groups.size(); ++g) memory.emplace_back(groups[g].pages, &weights[g]);
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (size_t g = 0; g < groups.size(); ++g) memory.emplace_back(groups[g].pages, &weights[g]);
+  }
   return memory;
 }
 
-Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeights>& weights) {
+Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeights>& weights,
+              uint64_t ranks) {
   Model model;
-  for (size_t g = 0; g < groups.size(); ++g) model.push_back({&weights[g], groups[g].window});
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (size_t g = 0; g < groups.size(); ++g) model.push_back({&weights[g], groups[g].window});
+  }
   return model;
 }
 
-std::vector<uint64_t> WindowsOf(const std::vector<KvGroup>& groups) {
+std::vector<uint64_t> WindowsOf(const Model& model) {
   std::vector<uint64_t> windows;
-  for (const KvGroup& group : groups) windows.push_back(group.window);
+  for (const ModelPart& part : model) windows.push_back(part.window);
   return windows;
 }
 
@@ -33,9 +38,12 @@ std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups) {
   return widths;
 }
 
-std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows) {
+std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
+                                   uint64_t ranks) {
   std::vector<StepBuffers> buffers;
-  for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width);
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width);
+  }
   return buffers;
 }
 

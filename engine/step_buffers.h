@@ -45,6 +45,8 @@ struct StepBuffers {
   std::vector<uint32_t> filled;  // entries of the row that the last upload wrote
   std::vector<uint64_t> reach;   // entries that the kernel may touch
   std::vector<RowInput> inputs;
+  // Read by all live rows in place of their first entries (cascade attention); empty: none.
+  std::vector<int64_t> prefix;
   // Where a row may read what another row of the step writes: the order in which rows are computed
   // (layer by layer, a real pass has all writes of a layer before its reads). Else empty.
   std::span<const uint32_t> order{};

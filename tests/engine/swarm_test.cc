@@ -49,7 +49,7 @@ std::string RunOne(const EngineConfig& config, const std::vector<TraceRequest>& 
 // How far one feature was put to use, over all runs.
 struct Reached {
   uint64_t slid = 0, copied = 0, beams = 0, right = 0, wrong = 0, exchanged = 0, swapped = 0,
-           loaded = 0, failed = 0, preempted = 0, aborted = 0;
+           loaded = 0, failed = 0, preempted = 0, aborted = 0, prefix = 0;
   void Add(const EngineReport& r) {
     slid += r.pages_slid;
     copied += r.pages_copied;
@@ -62,6 +62,7 @@ struct Reached {
     failed += r.copies_failed;
     preempted += r.preemptions;
     aborted += r.aborted;
+    prefix += r.prefix_entries;
   }
 };
 
@@ -86,10 +87,11 @@ TEST(Swarm, FeaturesTogetherAreSilentAndRight) {
   EXPECT_GT(reached.wrong, 200u);
   EXPECT_GT(reached.exchanged, 20u);
   EXPECT_GT(reached.swapped, 10u);
-  EXPECT_GT(reached.loaded, 100u);
+  EXPECT_GT(reached.loaded, 20u);
   EXPECT_GT(reached.failed, 10u);
   EXPECT_GT(reached.preempted, 50u);
   EXPECT_GT(reached.aborted, 10u);
+  EXPECT_GT(reached.prefix, 100u);
 }
 
 // Each feature alone, and each switched off in the company of all others.

@@ -42,6 +42,7 @@ struct EngineConfig {
   uint64_t draft_pages = 0;       // of that group, the null page counted; 0: as many as `pages`
   uint64_t host_pages = 4096;     // swap, host_offload: pages that the host has room for
   uint64_t copy_fail_per_mille = 0;  // copies that end badly, in the middle
+  uint64_t ranks = 2;                // tensor_parallel: how many
   uint64_t window = 64;              // sliding_window: tokens that a token reads, itself included
   uint64_t window_pages = 0;  // pages of that group, the null page counted; 0: as many as `pages`
   ReuseOrder reuse = ReuseOrder::kLifo;

@@ -31,6 +31,8 @@ struct EngineFeatures {
   bool mixed_identity = false;
   bool swap = false;
   bool host_offload = false;
+  bool tensor_parallel = false;
+  bool cascade = false;
 
   friend bool operator==(const EngineFeatures&, const EngineFeatures&) = default;
 };
@@ -71,6 +73,10 @@ inline constexpr std::array kEngineFeatures = {
                   "preempted requests are copied to the host and back, asynchronously"},
     EngineFeature{"host_offload", &EngineFeatures::host_offload,
                   "cached pages are stored on the host too, and loaded when they're hit there"},
+    EngineFeature{"tensor_parallel", &EngineFeatures::tensor_parallel,
+                  "several ranks with memory and tables of their own, one verdict"},
+    EngineFeature{"cascade", &EngineFeatures::cascade,
+                  "what all rows of a step have in common is read through one prefix table"},
 };
 
 // Each feature on with the chance of `on` in `of`.
