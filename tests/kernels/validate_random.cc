@@ -184,6 +184,17 @@ void DamageRecord(Batch& batch, Rng& rng) {
   }
 }
 
+// The arrays hold one token more than the plan says; in itself the plan stays sound.
+void PlanOneTokenLess(Batch& batch, RowTask* row) {
+  --row->new_tokens;
+  const uint64_t length = row->length_before + row->new_tokens;
+  for (PoolTask& task : batch.tasks) {
+    const PoolState& pool = batch.pools[task.pool];
+    if (&batch.rows[task.row_task] != row || pool.free_form != 0) continue;
+    task.covered = static_cast<uint32_t>((length + pool.page_size - 1) / pool.page_size);
+  }
+}
+
 void DamageTask(Batch& batch, Rng& rng) {
   RowTask& row = batch.rows[rng.Below(batch.rows.size())];
   const auto task = static_cast<uint32_t>(rng.Below(batch.tasks.size()));
@@ -206,7 +217,7 @@ void DamageTask(Batch& batch, Rng& rng) {
       }
       break;
     default:
-      if (row.kind == RowKind::kLive && row.new_tokens > 0) --row.new_tokens;
+      if (row.kind == RowKind::kLive && row.new_tokens > 0) PlanOneTokenLess(batch, &row);
       break;
   }
 }
