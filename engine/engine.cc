@@ -2,6 +2,7 @@
 #include "kvfence/engine.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine_impl.h"
 
@@ -37,10 +38,52 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("token_budget must be 1 to 2^30, not " + std::to_string(c.token_budget));
   }
   if (c.abort_per_mille > 1000) return Status::Invalid("abort_per_mille must be at most 1000");
+  if (c.ranks == 0 || c.ranks > 64) return Status::Invalid("ranks must be 1 to 64");
   if (!std::is_sorted(c.buckets.begin(), c.buckets.end())) {
     return Status::Invalid("buckets must grow");
   }
   return Status();
+}
+
+void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
+  c->max_chunk = rng.Between(1, std::max<uint64_t>(c->token_budget / 2, 1));
+  c->samples = rng.Between(2, 5);
+  c->ranks = rng.Between(2, 3);
+  c->host_pages = rng.Chance(1, 3) ? rng.Between(1, 40) : rng.Between(100, 5000);
+  c->copy_fail_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(10, 200);
+  c->draft_tokens = rng.Between(1, 6);
+  c->accept_per_cent = rng.Below(101);
+  const bool even = c->page_size % 2 == 0;
+  const std::array<uint64_t, 4> sizes = {c->page_size, c->page_size, 2 * c->page_size,
+                                         even ? c->page_size / 2 : c->page_size};
+  c->draft_page_size = sizes[rng.Below(sizes.size())];
+  // From one page to most of a request.
+  c->window = rng.Chance(1, 4) ? rng.Between(1, c->page_size) : rng.Between(1, longest);
+  KvGroup swa;
+  swa.page_size = c->page_size;
+  swa.window = c->window;
+  const uint64_t most = longest + 2 + 2 * c->draft_tokens;
+  const uint64_t need = MostPages(swa, most, MostGrowth(*c)) + 2;
+  c->window_pages = need + rng.Below(2 * need);
+  const uint64_t drafts = PagesFor(most, c->draft_page_size) + 2;
+  c->draft_pages = drafts + rng.Below(2 * drafts);
+  const uint64_t full = PagesFor(most, c->page_size) + 2;
+  const EngineFeatures& f = c->features;
+  if (f.one_space) {
+    c->pages =
+        std::max(c->pages, full + (f.sliding_window ? need : 0) + (f.speculative ? full : 0));
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const auto add = [&](const char* name, uint32_t value) {
+    if (value != 0) fields.emplace_back(name, std::to_string(value));
+  };
+  add("adapter", identity & 0xFFFFu);
+  add("media", identity >> 16 & 0xFFu);
+  add("salt", identity >> 24);
+  return fields;
 }
 
 EngineConfig Completed(EngineConfig config) {
@@ -51,31 +94,39 @@ EngineConfig Completed(EngineConfig config) {
   return config;
 }
 
-uint64_t TableWidth(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
-  if (config.width > 0) return config.width;
-  uint64_t longest = 1;
-  for (const TraceRequest& r : trace) {
-    longest = std::max(longest, uint64_t{r.input_length} + r.output_length);
+Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& config,
+                                                         const std::vector<TraceRequest>& trace) {
+  std::vector<std::unique_ptr<PagePool>> pools;
+  for (const KvGroup& group : GroupsOf(config, trace)) {
+    const PoolId id(static_cast<uint32_t>(pools.size()));
+    Result<std::unique_ptr<PagePool>> pool =
+        pools.empty() || group.space.empty()
+            ? PagePool::Create(
+                  {.id = id, .pages = static_cast<int64_t>(group.pages), .order = config.reuse})
+            : pools.front()->CreateSibling(id);
+    if (!pool.ok()) return Status(pool.status().code(), pool.status().message());
+    pools.push_back(std::move(*pool));
   }
-  // A request that can't fit the pool is rejected, so no row needs more than the pool has.
-  const uint64_t pages =
-      std::min((longest + config.page_size - 1) / config.page_size, config.pages - 1);
-  const uint64_t tile = std::max<uint64_t>(config.reach_tile, 1);
-  return (pages + tile - 1) / tile * tile;
+  return pools;
 }
 
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   FenceConfig fence;
-  const uint64_t width = TableWidth(config, trace);
-  PoolConfig& pool = fence.pools.emplace_back();
-  pool.name = "full";
-  pool.pages = config.pages;
-  pool.page_size = config.page_size;
-  pool.width = width;
+  for (const KvGroup& group : GroupsOf(config, trace)) {
+    PoolConfig& pool = fence.pools.emplace_back();
+    pool.name = group.name;
+    pool.pages = group.pages;
+    pool.page_size = group.page_size;
+    pool.width = group.width;
+    pool.window = group.window;
+    pool.space = group.space;
+  }
+  fence.ranks = RanksOf(config);
   fence.rows = config.rows;
-  fence.width = width;
+  fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
-  fence.reuse = Reuse::kRetired;
+  fence.same_step_reads = config.features.early_publish;
+  fence.reuse = config.features.overlapped ? Reuse::kStream : Reuse::kRetired;
   fence.policy = config.policy;
   return fence;
 }

@@ -8,9 +8,14 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine_fork.h"
+#include "engine_mover.h"
+#include "engine_pages.h"
+#include "engine_prefix.h"
 #include "engine_state.h"
 
 namespace kvfence {
@@ -18,7 +23,12 @@ namespace kvfence {
 template <class TrackerT>
 class Scheduler {
  public:
-  explicit Scheduler(EngineState<TrackerT>* state) : s_(*state) {}
+  explicit Scheduler(EngineState<TrackerT>* state)
+      : s_(*state),
+        pages_(state),
+        mover_(state, &pages_),
+        prefix_(state, &pages_, &mover_),
+        forker_(state, &pages_) {}
 
   // Requests whose time has come enter the queue.
   void Arrive() {
@@ -42,7 +52,12 @@ class Scheduler {
     if (s_.config.abort_per_mille == 0) return;
     std::vector<RequestState*> aborted;
     for (RequestState* r : s_.running) {
-      if (r->will_abort && r->abort_moment == moment && r->computed + r->planned >= r->abort_at) {
+      if (r->will_abort && r->abort_moment == moment && r->base() >= r->abort_at) {
+        aborted.push_back(r);
+      }
+    }
+    for (RequestState* r : s_.moving) {
+      if (r->will_abort && moment == AbortMoment::kBetweenSteps && s_.copy_rng.Chance(1, 4)) {
         aborted.push_back(r);
       }
     }
@@ -60,33 +75,46 @@ class Scheduler {
     bool pressed = false;
     for (size_t i = 0; i < s_.running.size() && budget > 0; ++i) {
       RequestState* r = s_.running[i];
-      const uint64_t n = NewTokens(*r, budget);
-      if (!MakeRoom(r, r->computed + n, &pressed)) break;
-      Schedule(r, n, &budget, scheduled);
+      const StepShare share = ShareOf(*r, budget);
+      if (share.tokens == 0) continue;
+      if (!MakeRoom(r, share, &pressed)) break;
+      Schedule(r, share, &budget, scheduled);
     }
-    while (!pressed && budget > 0 && !s_.waiting.empty() && s_.running.size() < s_.config.rows) {
+    if (!pressed) SwapIn();
+    while (!pressed && budget > 0 && !s_.waiting.empty() && HasSeat()) {
       RequestState* r = s_.waiting.front();
-      const uint64_t n = TryAdmit(r, budget);
-      if (n == 0) break;
-      Schedule(r, n, &budget, scheduled);
+      const StepShare share = TryAdmit(r, budget);
+      if (!s_.moving.empty() && s_.moving.back() == r) continue;  // it loads first
+      if (share.tokens == 0) break;
+      Schedule(r, share, &budget, scheduled);
     }
     // Alone in the queue, nothing running, and still no room: it never will fit.
-    if (scheduled->empty() && s_.running.empty() && !s_.waiting.empty() && !s_.books.resting()) {
+    if (scheduled->empty() && s_.running.empty() && !s_.waiting.empty() && !Hoping() &&
+        s_.waiting.front()->flights == 0) {
       End(s_.waiting.front(), EndKind::kRejected);
     }
   }
 
-  // Full pages that settled steps wrote enter the index.
-  void PublishPages(RequestState* r) {
-    if (!s_.config.prefix_cache) return;
-    const uint64_t full = r->computed / s_.config.page_size;
-    for (uint64_t& at = r->published_pages; at < full; ++at) {
-      if (s_.hooks != nullptr && !s_.hooks->OnPublish(*s_.surface, r->index, at)) continue;
-      const KeyId key = KeyAt(r, at);
-      if (!s_.books.Publish(key, r->pages[at], r->identity)) continue;
-      if (s_.Fenced()) TellPublished(key, *r, at);
-    }
+  // What settled steps have filled enters the index, and what windows have left behind goes back.
+  void Advance(RequestState* r) {
+    prefix_.Publish(r);
+    prefix_.Store(r);
+    pages_.Slide(r);
   }
+
+  // The request's prompt has been computed, with this result: its siblings begin.
+  uint64_t ForkSiblings(RequestState* r, uint64_t result) {
+    if (std::exchange(r->forked, true)) return 0;
+    return forker_.ForkSiblings(r, result);
+  }
+  void Rebeam() { forker_.Rebeam(); }
+
+  // Copies that have ended, at the beginning of a pass.
+  void Poll() {
+    mover_.Poll([this](RequestState* r, uint64_t good, uint64_t all) { Arrived(r, good, all); });
+  }
+  bool Moving() const { return mover_.busy(); }
+  void WaitForCopy() { mover_.WaitForOne(); }
 
   // Back to the head of the queue: all is computed again (preemption by recompute).
   void Preempt(RequestState* r) {
@@ -94,34 +122,35 @@ class Scheduler {
     GiveUp(r);
     if (s_.outcomes != nullptr) s_.outcomes->OnEnd(r->index, id, EndKind::kPreempted);
     std::erase(s_.running, r);
+    std::erase(s_.moving, r);
     s_.waiting.push_front(r);
   }
 
   // What follows `tokens`, whole pages from the start, is computed again, into fresh pages and from
   // a row bound anew: a failed row stays failed, and its table may be what was wrong.
   void Rewind(RequestState* r, uint64_t tokens) {
-    const size_t keep = std::min<size_t>(tokens / s_.config.page_size, r->pages.size());
-    r->computed = keep * s_.config.page_size;
+    r->computed = pages_.Resumable(*r, tokens);
+    r->ForgetLaunched();
+    ++r->epoch;
     s_.batch.Clear(r);
     s_.tracker.Trim({.req = r->id, .tokens = r->computed});
-    s_.tracker.Drop({.req = r->id, .at = keep, .n = r->pages.size() - keep});
-    ReturnPages(r, keep);
-    r->published_pages = std::min<uint64_t>(r->published_pages, keep);
+    pages_.DropBehind(r, r->computed);
     s_.report.tokens_kept += r->computed;
   }
 
-  // The request is over. Its state lives on, `gone`, while its step is in flight.
+  // The request is over. Its state lives on, `gone`, while a step of it is in flight.
   void End(RequestState* r, EndKind kind) {
     const RequestId id = r->id;
     if (id) {
       GiveUp(r);
       std::erase(s_.running, r);
+      std::erase(s_.moving, r);
     } else {
       s_.waiting.erase(std::find(s_.waiting.begin(), s_.waiting.end(), r));
     }
     Count(*r, kind);
     if (s_.outcomes != nullptr) s_.outcomes->OnEnd(r->index, id, kind);
-    if (r->planned > 0) {
+    if (r->flights > 0) {
       r->gone = true;
     } else {
       s_.requests[r->index].reset();
@@ -129,197 +158,189 @@ class Scheduler {
   }
 
  private:
-  // Out of line: an absent fence leaves the loop around it as it is (I-142).
-  [[gnu::cold, gnu::noinline]] void TellPublished(KeyId key, const RequestState& r, uint64_t at) {
-    s_.tracker.Publish({.key = key, .req = r.id, .at = at});
-  }
-
   void Enter(const TraceRequest& trace, RequestIndex index) {
     auto r = std::make_unique<RequestState>();
     r->index = index;
     r->trace = &trace;
     const std::string name = "r" + std::to_string(index);
     r->name = s_.names.name ? s_.names.name(name) : NameId(index + 1);
-    if (trace.identity > 0) {
-      r->identity =
-          s_.names.identity ? s_.names.identity(trace.identity) : IdentityId(trace.identity);
+    const uint32_t identity = IdentityOf(trace, index);
+    if (identity > 0) {
+      r->identity = s_.names.identity ? s_.names.identity(identity) : IdentityId(identity);
     }
-    r->salt = ContentSalt(trace.identity, 0);
+    r->root = index;
+    r->salt = ContentSalt(identity, 0);
     r->arrival_step = s_.passes;
     if (s_.config.abort_per_mille > 0 && s_.abort_rng.Chance(s_.config.abort_per_mille, 1000)) {
       r->will_abort = true;
       r->abort_at = s_.abort_rng.Below(trace.input_length + trace.output_length);
       r->abort_moment = static_cast<AbortMoment>(s_.abort_rng.Below(3));
     }
-    const uint64_t most = uint64_t{trace.input_length} + trace.output_length - 1;
-    const bool fits = s_.PagesFor(most) < s_.config.pages && s_.PagesFor(most) <= s_.batch.width();
+    r->ends_early = (Mix64(s_.config.seed ^ (uint64_t{index} << 20)) & 1) != 0;
+    const bool fits = CanFit(MostTokens(s_.config, trace));
     s_.waiting.push_back(r.get());
     s_.requests[index] = std::move(r);
     if (!fits) End(s_.waiting.back(), EndKind::kRejected);
   }
 
-  uint64_t NewTokens(const RequestState& r, uint64_t budget) const {
-    const uint64_t chunk = s_.config.max_chunk > 0 ? s_.config.max_chunk : budget;
-    return std::min({r.tokens.size() - r.computed, budget, chunk});
+  // What its content depends on beside the tokens: an adapter of the trace, and what goes with the
+  // single request.
+  uint32_t IdentityOf(const TraceRequest& trace, RequestIndex index) const {
+    if (!s_.config.features.mixed_identity) return trace.identity;
+    const uint64_t drawn = Mix64(Mix64(s_.config.seed) ^ (uint64_t{index} + 71));
+    const uint32_t media = drawn % 4 == 0 ? 1 + drawn / 4 % 2 : 0;
+    const uint32_t salt = drawn / 8 % 4 == 0 ? 1 + drawn / 32 % 2 : 0;
+    return (trace.identity & 0xFFFFu) | media << 16 | salt << 24;
+  }
+  // Alone in the pools, with nothing cached.
+  bool CanFit(uint64_t tokens) const {
+    uint64_t together = 1;
+    for (const KvGroup& group : s_.groups) {
+      const uint64_t most = MostPages(group, tokens, MostGrowth(s_.config));
+      if (most >= group.pages || PagesFor(tokens, group.page_size) > group.width) return false;
+      together += most;
+    }
+    return !s_.one_space() || together <= s_.groups[0].pages;
   }
 
-  void Schedule(RequestState* r, uint64_t n, uint64_t* budget,
+  StepShare ShareOf(const RequestState& r, uint64_t budget) const {
+    const EngineConfig& c = s_.config;
+    const uint64_t chunk = c.features.chunked_prefill && c.max_chunk > 0 ? c.max_chunk : budget;
+    const uint64_t most = MostTokens(c, *r.trace);
+    StepShare share;
+    if (r.pending > 0) {
+      // Its last token isn't known yet, nor, if a stop token ends it, whether there'll be a next.
+      const bool over = !r.ends_early && r.outputs() + r.pending >= r.trace->output_length;
+      share.tokens = over || r.base() >= most ? 0 : 1;
+    } else {
+      share.tokens = std::min({r.tokens.size() - r.base(), budget, chunk});
+    }
+    if (!c.features.speculative || share.tokens == 0 || !r.samples_after(share)) return share;
+    const bool decodes = share.tokens == 1 && (r.pending > 0 || r.outputs() > 0);
+    if (decodes) share.guesses = std::min({c.draft_tokens, budget - 1, most - r.base() - 1});
+    share.tokens += share.guesses;
+    share.ahead = std::min(c.draft_tokens, most - r.base() - share.tokens);
+    return share;
+  }
+
+  void Schedule(RequestState* r, const StepShare& share, uint64_t* budget,
                 std::vector<RequestState*>* scheduled) {
-    r->planned = n;
-    *budget -= n;
+    r->plan = share;
+    if (s_.config.features.early_publish && r->pending == 0)
+      prefix_.PublishAhead(r, r->base() + share.known());
+    *budget -= share.tokens;
     scheduled->push_back(r);
   }
 
-  // Pages for `tokens` tokens, preempting the newest as long as there are too few. False: `r`
+  // Pages for its share of the step, preempting the newest as long as there are too few. False: `r`
   // itself had to go.
-  bool MakeRoom(RequestState* r, uint64_t tokens, bool* pressed) {
-    const uint64_t want = s_.PagesFor(tokens);
-    if (want <= r->pages.size()) return true;
-    while (want - r->pages.size() > s_.books.Available()) {
+  bool MakeRoom(RequestState* r, const StepShare& share, bool* pressed) {
+    const Demand lacking = pages_.Lacking(*r, r->base() + share.tokens, share.ahead);
+    Demand copies = forker_.Copies(*r);
+    if (pages_.Nothing(lacking) && pages_.Nothing(copies)) return true;
+    while (!pages_.Fits(pages_.Sum(lacking, copies))) {
       RequestState* victim = s_.running.back();
       *pressed = true;
-      if (victim == r && s_.running.size() == 1 && !s_.books.resting()) {
-        End(r, EndKind::kRejected);
+      if (victim == r && s_.running.size() == 1 && !s_.Resting()) {
+        if (!Hoping()) End(r, EndKind::kRejected);
         return false;
       }
       ++s_.report.preemptions;
+      if (mover_.CanSwapOut(*victim)) {
+        SwapOut(victim);
+        return false;  // its pages come when they've been read
+      }
       Preempt(victim);
       if (victim == r) return false;
+      copies = forker_.Copies(*r);
     }
-    TakePages(r, want - r->pages.size());
+    forker_.CopyOnWrite(r);
+    pages_.Take(r, lacking);
     return true;
   }
 
-  void TakePages(RequestState* r, uint64_t n) {
-    if (n == 0) return;
-    fresh_.clear();
-    for (uint64_t i = 0; i < n; ++i) fresh_.push_back(s_.books.Take());
-    if (s_.hooks != nullptr) {
-      std::vector<PageId> altered = fresh_;
-      s_.hooks->OnAlloc(*s_.surface, r->index, altered);
-      for (size_t i = 0; i < fresh_.size() && i < altered.size(); ++i) {
-        if (altered[i] != fresh_[i] && s_.books.Exchange(fresh_[i], altered[i])) {
-          fresh_[i] = altered[i];
-        }
-      }
-    }
-    s_.tracker.Alloc({.req = r->id, .pages = fresh_});
-    r->pages.insert(r->pages.end(), fresh_.begin(), fresh_.end());
-  }
-
-  KeyId KeyAt(RequestState* r, uint64_t at) const {
-    const uint64_t size = s_.config.page_size;
-    while (r->keys.size() <= at) {
-      const uint64_t k = r->keys.size();
-      const KeyId parent = k == 0 ? KeyId() : r->keys[k - 1];
-      r->keys.push_back(
-          ChainKey(parent, std::span(r->tokens).subspan(k * size, size), r->identity));
-    }
-    return r->keys[at];
-  }
-
-  // Pages of full blocks that are in the index already; at least the last token is computed.
-  void FindHits(RequestState* r) {
-    hits_.clear();
-    if (!s_.config.prefix_cache) return;
-    const uint64_t most = (r->tokens.size() - 1) / s_.config.page_size;
-    for (uint64_t at = 0; at < most; ++at) {
-      const KeyId key = KeyAt(r, at);
-      const std::optional<PageId> page = s_.books.Lookup(key);
-      if (!page) break;
-      hits_.push_back({key, *page});
-    }
-  }
-  bool RoomBesideHits(uint64_t tokens) const {
-    uint64_t need = s_.PagesFor(tokens) - hits_.size();
-    for (const SharedPage& hit : hits_) {
-      if (s_.books.StateOf(hit.page) == PageState::kCached) ++need;
-    }
-    return need <= s_.books.Available();
-  }
-
-  // New tokens of its first step, or 0: not now.
-  uint64_t TryAdmit(RequestState* r, uint64_t budget) {
+  // Its share of its first step, or none: not now.
+  StepShare TryAdmit(RequestState* r, uint64_t budget) {
+    if (r->flights > 0) return {};  // what its launched step brings belongs to its tokens
     if (r->tokens.empty()) r->tokens = PromptTokens(*r->trace);
-    FindHits(r);
-    const uint64_t size = s_.config.page_size;
-    r->computed = hits_.size() * size;
-    uint64_t n = NewTokens(*r, budget);
-    if (!RoomBesideHits(r->computed + n)) {
+    r->computed = prefix_.Find(r);
+    StepShare share = ShareOf(*r, budget);
+    if (!pages_.Fits(prefix_.NeedBeside(r->computed + share.tokens, share.ahead))) {
       r->computed = 0;
-      return 0;
+      return {};
     }
-    if (s_.hooks != nullptr) s_.hooks->OnShare(*s_.surface, r->index, hits_);
     ++s_.report.admitted;
     r->id = s_.tracker.Admit({.name = r->name, .identity = r->identity});
-    MapHits(r);
-    r->computed = r->pages.size() * size;
+    r->computed = prefix_.Map(r);
     s_.waiting.pop_front();
+    if (prefix_.Loads()) {
+      prefix_.Load(r, std::exchange(r->computed, 0));
+      s_.moving.push_back(r);
+      return {};
+    }
     s_.running.push_back(r);
-    n = NewTokens(*r, budget);
-    const uint64_t need = s_.PagesFor(r->computed + n) - r->pages.size();
-    if (need > s_.books.Available()) {  // a hook took hits away
+    share = ShareOf(*r, budget);
+    const Demand lacking = pages_.Lacking(*r, r->computed + share.tokens, share.ahead);
+    if (!pages_.Fits(lacking)) {  // a hook took hits away
       Preempt(r);
-      return 0;
+      return {};
     }
-    TakePages(r, need);
-    return n;
+    pages_.Take(r, lacking);
+    return share;
   }
 
-  void MapHits(RequestState* r) {
-    r->published_pages = 0;
-    if (hits_.empty()) return;
-    fresh_.clear();
-    std::vector<KeyId> keys;
-    for (const SharedPage& hit : hits_) {
-      if (!s_.books.AddReference(hit.page)) break;
-      s_.books.NoteHit(hit.key);
-      fresh_.push_back(hit.page);
-      keys.push_back(hit.key);
+  // Rows are kept for those that are on their way back.
+  bool HasSeat() const { return s_.running.size() + s_.moving.size() < s_.config.rows; }
+  // May pages come back without anybody's giving them up?
+  bool Hoping() const { return s_.Resting() || mover_.busy() || !s_.moving.empty(); }
+
+  void SwapOut(RequestState* r) {
+    const RequestId id = r->id;
+    if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
+    s_.batch.Clear(r);
+    mover_.SwapOut(r);
+    r->ForgetLaunched();
+    if (s_.outcomes != nullptr) s_.outcomes->OnEnd(r->index, id, EndKind::kPreempted);
+    std::erase(s_.running, r);
+    s_.moving.push_back(r);
+  }
+  // The oldest that is on the host comes back when there's room.
+  void SwapIn() {
+    for (RequestState* r : s_.moving) {
+      if (!r->swap || !r->swap->there) continue;
+      if (pages_.Fits(mover_.NeedToSwapIn(*r))) mover_.SwapIn(r);
+      return;
     }
-    const uint64_t tokens = fresh_.size() * s_.config.page_size;
-    s_.tracker.Share({.req = r->id, .pages = fresh_, .tokens = tokens, .keys = keys});
-    r->pages = fresh_;
-    r->published_pages = fresh_.size();
-    s_.report.pages_shared += fresh_.size();
-    s_.report.tokens_cached += tokens;
+  }
+  // The copies of a request have ended: of `all` its tokens, the first `good` are in place.
+  void Arrived(RequestState* r, uint64_t good, uint64_t all) {
+    if (good < all) {
+      good = pages_.Resumable(*r, good);
+      if (good == 0) return Preempt(r);
+      s_.tracker.Trim({.req = r->id, .tokens = good});
+      pages_.DropBehind(r, good);
+    }
+    s_.tracker.Ready({.req = r->id, .tokens = good});
+    r->computed = good;
+    std::erase(s_.moving, r);
+    s_.running.push_back(r);
   }
 
-  // Row and pages go back, last page first so that a cached chain is evicted from its end.
+  // Row and pages go back.
   void GiveUp(RequestState* r) {
+    mover_.Forget(*r);
+    mover_.ForgetSwap(r);
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
     s_.tracker.Release({.req = r->id});
-    ReturnPages(r, 0);
+    pages_.ReturnBehind(r, 0);
     r->id = RequestId();
     r->computed = 0;
-  }
-
-  // Pages from the logical page `keep` on go back.
-  void ReturnPages(RequestState* r, size_t keep) {
-    fresh_.clear();
-    for (size_t i = r->pages.size(); i > keep; --i) {
-      const PageId page = r->pages[i - 1];
-      const ReturnAction action = s_.hooks == nullptr
-                                      ? ReturnAction::kProceed
-                                      : s_.hooks->OnReturn(*s_.surface, r->index, page);
-      if (action == ReturnAction::kSkip) continue;
-      if (s_.books.Return(page)) fresh_.push_back(page);
-      if (action == ReturnAction::kTwice) again_.push_back(page);
-    }
-    if (!fresh_.empty()) s_.tracker.Free({.pages = fresh_});
-    r->pages.resize(keep);
-    for (const PageId page : std::exchange(again_, {})) {
-      if (s_.books.StateOf(page) == PageState::kFree) {
-        s_.surface->FreeAgain(page);
-      } else {
-        s_.surface->FreePageNow(page);
-      }
-    }
+    r->ForgetLaunched();
   }
 
   void Count(const RequestState& r, EndKind kind) {
-    ++s_.ended;
+    if (r.index == r.root) ++s_.ended;
     switch (kind) {
       case EndKind::kFinished:
         ++s_.report.finished;
@@ -343,9 +364,10 @@ class Scheduler {
   }
 
   EngineState<TrackerT>& s_;
-  std::vector<SharedPage> hits_;
-  std::vector<PageId> fresh_;
-  std::vector<PageId> again_;
+  PageKeeper<TrackerT> pages_;
+  Mover<TrackerT> mover_;
+  PrefixCache<TrackerT> prefix_;
+  Forker<TrackerT> forker_;
 };
 
 }  // namespace kvfence

@@ -1,14 +1,16 @@
 // Everything the engine knows, in one place: what Scheduler, StepRunner and Surface work on.
 //
-// Invariant: every live RequestState is either in `waiting` (no pages, no row) or in `running`
-// (a present incarnation), or `gone` and kept until its step is settled.
+// Invariant: every live RequestState is in `waiting` (no pages, no row), in `running` (a present
+// incarnation) or in `moving` (one that is swapped out, or has pages that copies are to fill), or
+// `gone` and kept until its steps are settled.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "attention.h"
@@ -16,45 +18,74 @@
 #include "kvfence/engine.h"
 #include "kvfence/ground_truth.h"
 #include "kvfence/sim_device.h"
+#include "model_parts.h"
 #include "page_books.h"
 #include "request_state.h"
 #include "step_buffers.h"
 
 namespace kvfence {
 
-// One launched step. One at a time for now; overlapping ones would each have theirs.
+// A live row of a launched step.
+struct RowInFlight {
+  RequestState* request = nullptr;
+  uint64_t epoch = 0;  // of the request, at the launch
+  StepShare plan{};
+  uint64_t base = 0;        // tokens before the step; until `known`, at most so many
+  bool known = true;        // the host knows the base at the launch
+  bool token_known = true;  // ... and the first new token
+  bool samples = false;
+};
+
+// One launched step.
 struct StepInFlight {
   StepId id{};
-  std::vector<RequestState*> rows;  // by row
-  std::vector<StepRow> view;        // by row, padded ones included
-  std::vector<RowPlan> plans;       // what the fence is told: must live until retired
+  std::vector<RowInFlight> rows;  // by row
+  std::vector<uint32_t> order;    // rows as they were scheduled
+  std::vector<StepRow> view;      // by row, padded ones included
+  std::vector<RowPlan> plans;     // what the fence is told: must live until retired
   std::vector<Row> pads;
-  std::array<PoolBuffers, 1> pools{};
-  StepBuffers* buffers = nullptr;
-  std::optional<StepBuffers> raw{};  // as buffers, but for the fence's sanitising (judge_raw)
+  std::vector<Row> live;           // all rows that aren't padding, where they share a prefix table
+  std::vector<PoolBuffers> pools;  // by part of the model
+  std::span<StepBuffers> buffers{};  // by part of the model
+  std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
   PassResult raw_pass;
+  SimDevice::Ticket validated = 0, attended = 0, confirmed = 0;
 };
+
+inline constexpr PageId kNullPage{0};
 
 template <class TrackerT>
 struct EngineState {
-  EngineState(const EngineConfig& c, uint64_t width, const std::vector<TraceRequest>* t,
-              TrackerT tracker_in, EngineNames n, FaultHooks* h, OutcomeSink* o,
-              std::unique_ptr<PagePool> pool)
+  EngineState(const EngineConfig& c, const std::vector<TraceRequest>* t, TrackerT tracker_in,
+              EngineNames n, FaultHooks* h, OutcomeSink* o,
+              std::vector<std::unique_ptr<PagePool>> pools)
       : config(c),
         trace(t),
+        groups(GroupsOf(c, *t)),
         tracker(tracker_in),
         names(std::move(n)),
         hooks(h),
         outcomes(o),
-        weights(c.page_size, width),
-        kv(c.pages, &weights),
-        pass(&kv, 0),
+        weights(WeightsOf(groups)),
+        kv(MemoryOf(groups, weights, RanksOf(c))),
+        model(ModelOf(groups, weights, RanksOf(c))),
+        pass(&kv, WindowsOf(model), kNullPage.value()),
         device(Mix64(c.seed) ^ 1),
-        books(std::move(pool), &tracker, &report, h != nullptr),
-        batch(c.rows, width, 0, [this](uint32_t row, RequestState* r) { Bound(row, r); }),
-        buffers{StepBuffers(c.rows, width), StepBuffers(c.rows, width)},
-        abort_rng(Mix64(c.seed) ^ 2) {}
+        batch(c.rows, WidthsOf(groups), kNullPage.value(),
+              [this](uint32_t row, RequestState* r) { Bound(row, r); }),
+        buffers{BuffersOf(groups, c.rows, RanksOf(c)), BuffersOf(groups, c.rows, RanksOf(c))},
+        host(groups.size(), c.features.host_offload ? c.host_pages : 0),
+        overlap_rng(Mix64(c.seed) ^ 6),
+        abort_rng(Mix64(c.seed) ^ 2),
+        beam_rng(Mix64(c.seed) ^ 5),
+        copy_rng(Mix64(c.seed) ^ 7) {
+    for (auto& pool : pools) {
+      books.push_back(
+          std::make_unique<PageBooks<TrackerT>>(std::move(pool), &tracker, &report, h != nullptr));
+    }
+    for (const KvGroup& group : groups) page_unit = std::max(page_unit, group.page_size);
+  }
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
@@ -69,12 +100,19 @@ struct EngineState {
       return;
     tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
   }
-  uint64_t PagesFor(uint64_t tokens) const {
-    return (tokens + config.page_size - 1) / config.page_size;
+  uint64_t ranks() const { return kv.size() / groups.size(); }
+  // The group's memory on that rank.
+  KvMemory& Memory(uint64_t rank, size_t group) { return kv[rank * groups.size() + group]; }
+  static PoolId Pool(size_t group) { return PoolId(static_cast<uint32_t>(group)); }
+  bool one_space() const { return groups.size() > 1 && !groups[0].space.empty(); }
+  bool Resting() const {
+    return std::ranges::any_of(books, [](const auto& b) { return b->resting(); });
   }
 
   EngineConfig config;
   const std::vector<TraceRequest>* trace;
+  std::vector<KvGroup> groups;
+  uint64_t page_unit = 1;  // tokens that are whole pages in every group
   [[no_unique_address]] TrackerT tracker;
   EngineNames names;
   FaultHooks* hooks;
@@ -82,23 +120,33 @@ struct EngineState {
   FaultSurface* surface = nullptr;
   EngineReport report;
 
-  PositionWeights weights;
-  KvMemory kv;
+  std::vector<PositionWeights> weights;  // by group
+  std::vector<KvMemory> kv;              // by part of the model
+  Model model;
   AttentionPass pass;
   SimDevice device;
-  PageBooks<TrackerT> books;
+  std::vector<std::unique_ptr<PageBooks<TrackerT>>> books;  // by group
   BatchTable batch;
-  std::array<StepBuffers, 2> buffers;  // of this step and the one before
+  // By part of the model; of this step and the one before.
+  std::array<std::vector<StepBuffers>, 2> buffers;
 
-  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace; null: not there
+  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace, then siblings
   std::deque<RequestState*> waiting;
+  std::vector<RequestState*> moving;   // swapped out, or waiting for copies; oldest first
   std::vector<RequestState*> running;  // oldest admission first
   uint64_t next_arrival = 0;
   uint64_t clock_ms = 0;
   uint64_t passes = 0;  // of the loop, idle ones included
   uint64_t ended = 0;
-  StepInFlight flight;
+  std::array<StepInFlight, 2> flights;  // by step, even and odd
+  StepInFlight* flight = &flights[0];   // that in hand: being planned, run or settled
+  uint64_t settled = 0;                 // the newest settled step
+  uint64_t unsettled = 0;               // launched steps that aren't
+  HostTier host;
+  Rng overlap_rng;
   Rng abort_rng;
+  Rng beam_rng;
+  Rng copy_rng;
   std::vector<uint32_t> first_latencies, whole_latencies;  // in passes
 };
 

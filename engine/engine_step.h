@@ -1,13 +1,15 @@
-// One step: rows and tables are written, the device runs the pass, the host settles it.
+// Launching a step: rows and tables are written, and the pass is queued on the device.
 //
 // Order, with the fence's calls in brackets: rows bound, host table, upload, [step], attention,
-// [confirm], [retire], then publication and what the settlement asks for. Upload to confirm are
-// operations of the compute stream; other streams' work falls between them. Invariant: without a
-// clean result of this very step for its row, no token is published and no page enters the index.
+// [confirm]. Upload to confirm are operations of the compute stream; other streams' work falls
+// between them. What only the device knows when the host launches (the token and, with
+// speculation, the length that the step before came to) is taken there by the upload. Invariant
+// I-114: the fence hears of a step before it hears of anything that the host does behind it.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine_schedule.h"
@@ -21,268 +23,285 @@ class StepRunner {
   StepRunner(EngineState<TrackerT>* state, Scheduler<TrackerT>* scheduler)
       : s_(*state), scheduler_(*scheduler) {}
 
-  void Run(std::vector<RequestState*>* scheduled) {
-    Begin(scheduled);
-    const SimDevice::Ticket done = Launch();
-    s_.device.Wait(kComputeStream, done);
-    scheduler_.Abort(AbortMoment::kBeforeRetire);
-    Settle();
-    if (s_.hooks != nullptr) s_.hooks->AfterRetire(*s_.surface);
+  // The step is queued when this returns; its upload and [step] are done when `validated` is.
+  void Launch(StepInFlight* f, std::span<RequestState* const> scheduled) {
+    Begin(f, scheduled);
+    untold_ = true;
+    SimDevice& device = s_.device;
+    device.SetClock(f->id.value());
+    device.Enqueue(kComputeStream, [this, f] { Upload(f); });
+    f->validated = device.Enqueue(kComputeStream, [this, f] { Validate(f); });
+    f->attended = device.Enqueue(kComputeStream, [this, f] { Attend(f); });
+    f->confirmed = device.Enqueue(kComputeStream, [this, f] { Confirm(f); });
   }
 
  private:
   // Host side: rows, the view of the step, the host's table.
-  void Begin(std::vector<RequestState*>* scheduled) {
-    StepInFlight& f = s_.flight;
+  void Begin(StepInFlight* flight, std::span<RequestState* const> scheduled) {
+    StepInFlight& f = *flight;
     f.id = StepId(++s_.report.steps);
-    f.buffers = &s_.buffers[f.id.value() % 2];
-    f.raw.reset();  // the last step's: hooks before validate must not reach into it
-    s_.batch.Assign(*scheduled);
-    f.rows.resize(scheduled->size());
-    for (RequestState* r : *scheduled) f.rows[r->row] = r;
+    ++s_.unsettled;
+    f.buffers = s_.buffers[f.id.value() % 2];
+    f.raw.clear();  // the last step's: hooks before validate must not reach into it
+    s_.batch.Assign(scheduled);
+    f.rows.resize(scheduled.size());
+    f.order.clear();
+    for (RequestState* r : scheduled) {
+      f.rows[r->row] = Launched(r);
+      f.order.push_back(r->row);
+    }
     f.view.clear();
     f.pads.clear();
-    for (const RequestState* r : f.rows) f.view.push_back(View(*r));
+    for (const RowInFlight& row : f.rows) f.view.push_back(View(row));
     const uint64_t padded = Bucket(f.rows.size());
     for (uint64_t row = f.rows.size(); row < padded; ++row) {
       f.pads.push_back(Row(static_cast<uint32_t>(row)));
-      f.view.push_back({.row = f.pads.back(), .new_tokens = 1, .reach = Reach(0)});
+      f.view.push_back({.row = f.pads.back(), .new_tokens = 1, .reach = Reach(0, 0)});
     }
     if (s_.hooks != nullptr) s_.hooks->AfterPlan(*s_.surface);
-    for (const RequestState* r : f.rows) s_.batch.WriteNewPages(*r);
+    for (const RowInFlight& row : f.rows) s_.batch.WriteNewPages(*row.request);
     if (s_.hooks != nullptr) s_.hooks->BeforeUpload(*s_.surface);
     s_.report.rows += f.rows.size();
     s_.report.pad_rows += f.pads.size();
   }
 
-  StepRow View(const RequestState& r) {
-    const uint64_t covered = s_.PagesFor(r.computed + r.planned);
-    s_.report.entries_read += covered;
-    s_.report.tokens_computed += r.planned;
-    if (r.planned > 1) ++s_.report.prefill_rows;
-    return {.row = Row(r.row),
-            .request = r.index,
-            .id = r.id,
-            .length_before = r.computed,
-            .new_tokens = r.planned,
-            .covered = covered,
-            .reach = Reach(covered),
-            .publishes = r.samples_after(r.planned)};
+  // The request's part in the step, and the step's in the request.
+  RowInFlight Launched(RequestState* r) {
+    RowInFlight row{.request = r, .epoch = r->epoch};
+    row.base = r->base();
+    row.known = r->launched == 0 || !s_.config.features.speculative;
+    row.token_known = r->pending == 0;
+    row.plan = std::exchange(r->plan, StepShare{});
+    row.samples = r->samples_after(row.plan);
+    r->launched += row.plan.tokens;
+    r->sure += row.plan.known();
+    r->pending += row.samples ? 1 : 0;
+    ++r->flights;
+    return row;
   }
-  uint64_t Reach(uint64_t covered) const {
+
+  StepRow View(const RowInFlight& row) {
+    const uint64_t end = row.base + row.plan.tokens;
+    const uint64_t covered = PagesFor(end, s_.groups[0].page_size);
+    for (const KvGroup& group : s_.groups) {
+      s_.report.entries_read +=
+          PagesFor(end, group.page_size) - FirstRead(row.base, group.window) / group.page_size;
+    }
+    s_.report.tokens_computed += row.plan.tokens;
+    if (row.plan.tokens > 1) ++s_.report.prefill_rows;
+    return {.row = Row(row.request->row),
+            .request = row.request->index,
+            .id = row.request->id,
+            .length_before = row.base,
+            .new_tokens = row.plan.tokens,
+            .covered = covered,
+            .reach = Reach(covered, 0),
+            .publishes = row.samples};
+  }
+  uint64_t Reach(uint64_t covered, size_t group) const {
     const uint64_t tile = std::max<uint64_t>(s_.config.reach_tile, 1);
-    return std::min((covered + tile - 1) / tile * tile, s_.batch.width());
+    return std::min((covered + tile - 1) / tile * tile, s_.batch.width(group));
   }
   uint64_t Bucket(uint64_t live) const {
-    if (!s_.config.pad_batches) return live;
+    if (!s_.config.features.padded_batches) return live;
     for (const uint64_t bucket : s_.config.buckets) {
       if (bucket >= live) return std::min(bucket, s_.config.rows);
     }
     return live;
   }
 
-  SimDevice::Ticket Launch() {
-    SimDevice& device = s_.device;
-    device.SetClock(s_.flight.id.value());
-    device.Enqueue(kComputeStream, [this] { Upload(); });
-    device.Enqueue(kComputeStream, [this] { Validate(); });
-    device.Enqueue(kComputeStream, [this] { Attend(); });
-    return device.Enqueue(kComputeStream, [this] { Confirm(); });
-  }
-
   // Copies the host's tables; derives slots, as engines do, from the host's table.
-  void Upload() {
-    StepInFlight& f = s_.flight;
-    StepBuffers& b = *f.buffers;
-    b.rows = f.view.size();
-    b.live = f.rows.size();
-    b.slots.clear();
-    b.starts[0] = 0;
-    for (uint64_t row = 0; row < b.rows; ++row) {
-      UploadRow(f.view[row], row, &b);
-      if (row < b.live) {
-        const RequestState& r = *f.rows[row];
-        PushSlots(f.view[row], s_.batch.Row(row), &b);
-        b.inputs[row] = {r.tokens.data() + r.computed, r.salt};
-      } else {
-        b.slots.push_back(-1);
-        b.inputs[row] = {nullptr, 0};
+  void Upload(StepInFlight* flight) {
+    UploadTables(flight);
+    ShareFirstEntries(flight);
+  }
+  void UploadTables(StepInFlight* flight) {
+    StepInFlight& f = *flight;
+    s_.flight = flight;
+    for (size_t row = 0; row < f.rows.size(); ++row) {
+      if (!f.rows[row].known) FromDevice(&f.rows[row], &f.view[row]);
+    }
+    for (size_t part = 0; part < f.buffers.size(); ++part) {
+      const size_t g = part % s_.groups.size();
+      StepBuffers& b = f.buffers[part];
+      b.rows = f.view.size();
+      b.live = f.rows.size();
+      b.order = s_.config.features.early_publish ? std::span<const uint32_t>(f.order)
+                                                 : std::span<const uint32_t>();
+      b.slots.clear();
+      b.own.clear();
+      b.starts[0] = 0;
+      for (uint64_t row = 0; row < b.rows; ++row) {
+        const uint64_t ahead = row < b.live && s_.groups[g].draft ? f.rows[row].plan.ahead : 0;
+        UploadRow(f.view[row], row, ahead, g, &b);
+        if (row < b.live) {
+          const RowInFlight& live = f.rows[row];
+          PushOwn(live.request->lists[g].pages, row, g, &b);
+          PushSlots(f.view[row].length_before, live.plan.tokens + ahead, s_.batch.Row(row, g),
+                    s_.groups[g].page_size, &b);
+          b.inputs[row] = InputOf(live);
+        } else {
+          b.slots.push_back(-1);
+          b.inputs[row] = {};
+        }
+        b.own_at[row + 1] = static_cast<uint32_t>(b.own.size());
+        b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
       }
-      b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
     }
   }
 
-  void UploadRow(const StepRow& view, uint64_t row, StepBuffers* b) {
-    const uint64_t n = std::max<uint64_t>(b->filled[row], view.reach);
-    std::memcpy(b->TableRow(row).data(), s_.batch.Row(row).data(), n * sizeof(int32_t));
-    b->filled[row] = static_cast<uint32_t>(view.reach);
-    b->reach[row] = view.reach;
-    b->lengths[row] =
-        view.request == kNoRequest ? 0 : static_cast<int32_t>(view.length_before + view.new_tokens);
+  // The whole pages before their new tokens that all rows have in common, as the first row's table
+  // on the device names them.
+  void ShareFirstEntries(StepInFlight* f) {
+    uint64_t common = 0;
+    if (s_.config.features.cascade && f->rows.size() > 1) {
+      common = ~uint64_t{0};
+      const std::vector<PageId>& first = f->rows[0].request->lists[0].pages;
+      for (size_t row = 0; row < f->rows.size(); ++row) {
+        const std::vector<PageId>& pages = f->rows[row].request->lists[0].pages;
+        common = std::min(common, f->view[row].length_before / s_.groups[0].page_size);
+        const auto end = std::mismatch(first.begin(), first.end(), pages.begin(), pages.end());
+        common = std::min(common, static_cast<uint64_t>(end.first - first.begin()));
+      }
+    }
+    f->live.clear();
+    for (const StepRow& row : f->view) {
+      if (common > 0 && row.request != kNoRequest) f->live.push_back(row.row);
+    }
+    for (size_t part = 0; part < f->buffers.size(); part += s_.groups.size()) {
+      const std::span<const int32_t> table = std::as_const(f->buffers[part]).TableRow(0);
+      f->buffers[part].prefix.assign(table.begin(), table.begin() + static_cast<int64_t>(common));
+      s_.report.prefix_entries += common;
+    }
   }
 
-  void PushSlots(const StepRow& view, std::span<const int32_t> table, StepBuffers* b) {
-    const uint64_t size = s_.config.page_size;
-    uint64_t k = view.length_before / size;
-    uint64_t offset = view.length_before % size;
-    uint64_t left = view.new_tokens;
-    while (left > 0) {
-      const uint64_t run = std::min(left, size - offset);
+  // How much of what the step before guessed was right, the device knows.
+  void FromDevice(RowInFlight* row, StepRow* view) {
+    row->base = row->request->device_length;
+    view->length_before = row->base;
+    view->covered = PagesFor(row->base + row->plan.tokens, s_.groups[0].page_size);
+    view->reach = Reach(view->covered, 0);
+  }
+  RowInput InputOf(const RowInFlight& row) const {
+    const RequestState& r = *row.request;
+    RowInput input{.tokens = row.token_known ? r.tokens.data() + row.base : &r.device_token,
+                   .salt = r.salt};
+    input.sample = r.sample;
+    input.guesses = static_cast<uint32_t>(row.plan.guesses);
+    input.guess_seed = Mix64(s_.config.seed ^ r.index);
+    input.guess_per_cent = static_cast<uint32_t>(s_.config.accept_per_cent);
+    return input;
+  }
+
+  void UploadRow(const StepRow& view, uint64_t row, uint64_t ahead, size_t group, StepBuffers* b) {
+    const uint64_t length = view.request == kNoRequest ? 0 : view.length_before + view.new_tokens;
+    const uint64_t reach = group == 0
+                               ? view.reach
+                               : Reach(PagesFor(length + ahead, s_.groups[group].page_size), group);
+    const uint64_t n = std::max<uint64_t>(b->filled[row], reach);
+    std::memcpy(b->TableRow(row).data(), s_.batch.Row(row, group).data(), n * sizeof(int32_t));
+    // Pages that the row has in store stand behind its reach, and were copied if n says so.
+    b->filled[row] =
+        static_cast<uint32_t>(std::max(reach, std::min<uint64_t>(n, s_.batch.touched(row, group))));
+    b->reach[row] = reach;
+    b->lengths[row] = static_cast<int32_t>(length);
+  }
+
+  void PushOwn(const std::vector<PageId>& pages, uint64_t row, size_t group, StepBuffers* b) const {
+    b->own_from[row] = PagesFor(static_cast<uint64_t>(b->lengths[row]), s_.groups[group].page_size);
+    const uint64_t end = std::min<uint64_t>(pages.size(), b->reach[row]);
+    for (uint64_t k = b->own_from[row]; k < end; ++k) {
+      b->own.push_back(static_cast<int32_t>(pages[k].value()));
+    }
+  }
+
+  static void PushSlots(uint64_t begin, uint64_t n, std::span<const int32_t> table, uint64_t size,
+                        StepBuffers* b) {
+    uint64_t k = begin / size;
+    uint64_t offset = begin % size;
+    while (n > 0) {
+      const uint64_t run = std::min(n, size - offset);
       const int64_t first =
           int64_t{table[k]} * static_cast<int64_t>(size) + static_cast<int64_t>(offset);
       for (uint64_t i = 0; i < run; ++i) b->slots.push_back(first + static_cast<int64_t>(i));
-      left -= run;
+      n -= run;
       offset = 0;
       ++k;
     }
   }
 
-  void Validate() {
-    StepInFlight& f = s_.flight;
+  void Validate(StepInFlight* flight) {
+    StepInFlight& f = *flight;
+    s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BeforeValidate(*s_.surface);
-    if (s_.config.judge_raw) f.raw = *f.buffers;
+    if (s_.config.judge_raw) f.raw.assign(f.buffers.begin(), f.buffers.end());
     if constexpr (TrackerT::kTracks) {
-      if (s_.Fenced()) Describe(&f);
+      f.plans.clear();
+      for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
+      f.pools.clear();
+      for (size_t part = 0; part < f.buffers.size(); ++part) {
+        f.pools.push_back(f.buffers[part].View());
+        f.pools.back().pool = s_.Pool(part % s_.groups.size());
+      }
     }
-    s_.tracker.Step({.step = f.id, .rows = f.plans, .pads = f.pads, .pools = f.pools});
+    untold_ = false;
+    for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      const PrefixPlan prefix{
+          .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
+      std::span<const PoolBuffers> pools = f.pools;
+      if constexpr (TrackerT::kTracks) {
+        pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
+      }
+      s_.tracker.Step({.step = f.id,
+                       .rank = RankId(rank),
+                       .rows = f.plans,
+                       .pads = f.pads,
+                       .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                       .pools = pools});
+    }
+  }
+  static RowPlan Plan(const StepInFlight& f, size_t row) {
+    const StepRow& view = f.view[row];
+    RowPlan plan{.row = view.row, .req = view.id, .new_tokens = view.new_tokens};
+    plan.reach = view.reach;
+    plan.draft = f.rows[row].plan.ahead;
+    if (!f.rows[row].known) plan.base = f.rows[row].base;
+    return plan;
   }
 
-  // What the fence is told of the step; an absent one costs no more than the question.
-  void Describe(StepInFlight* f) {
-    f->plans.clear();
-    for (size_t row = 0; row < f->rows.size(); ++row) {
-      const StepRow& view = f->view[row];
-      RowPlan plan{.row = view.row, .req = view.id, .new_tokens = view.new_tokens};
-      plan.reach = view.reach;
-      f->plans.push_back(plan);
-    }
-    f->pools[0] = f->buffers->View();
-  }
-
-  void Attend() {
-    StepInFlight& f = s_.flight;
+  void Attend(StepInFlight* flight) {
+    StepInFlight& f = *flight;
+    s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BetweenValidateAndAttention(*s_.surface);
-    scheduler_.Abort(AbortMoment::kDuringAttention);
+    if (!untold_) scheduler_.Abort(AbortMoment::kDuringAttention);
     if (s_.config.judge_raw) {
       // What would happen without the fence, on trial.
       UndoLog undo;
-      s_.pass.Run(*f.raw, &f.raw_pass, &undo);
-      s_.kv.Undo(undo);
+      s_.pass.Run(f.raw, &f.raw_pass, &undo);
+      s_.pass.Undo(undo);
     }
-    s_.pass.Run(*f.buffers, &f.pass);
+    s_.pass.Run(f.buffers, &f.pass);
     s_.report.wild_accesses += f.pass.wild_accesses;
+    if (!s_.config.features.overlapped) return;
+    for (size_t row = 0; row < f.rows.size(); ++row) {
+      RequestState& r = *f.rows[row].request;
+      const std::span<const uint64_t> results = f.pass.Of(row);
+      r.device_length = f.rows[row].base + f.rows[row].plan.known() + results.size() - 1;
+      r.device_token = TokenOf(results.back(), r.sample);
+    }
   }
 
-  void Confirm() {
+  void Confirm(StepInFlight* flight) {
+    s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
-    s_.tracker.Confirm({.step = s_.flight.id});
-  }
-
-  // The device's word is in: publish, end, clean up.
-  void Settle() {
-    StepInFlight& f = s_.flight;
-    Result<Settlement> retired = s_.tracker.Retire({.step = f.id});
-    KVF_CHECK(retired.ok(), "I-47 the fence settles each launched step");
-    const Settlement& settlement = *retired;
-    Judge(settlement);
-    if (s_.outcomes != nullptr) {
-      s_.outcomes->OnStep({.step = f.id,
-                           .rows = outcomes_,
-                           .wild_accesses = f.pass.wild_accesses,
-                           .storm = settlement.storm});
-    }
-    if (settlement.storm) ++s_.report.storms;
-    s_.report.stopped |= settlement.stop;
-    for (const KeyId key : settlement.unpublish) s_.books.Unpublish(key);
-    for (const auto& [pool, page] : settlement.quarantine) {
-      s_.books.SetApart(page, s_.passes + s_.config.quarantine_steps);
-    }
-    FinishRows();
-  }
-
-  // Out of line: what a fence may ask for above doesn't weigh on this loop (I-142).
-  [[gnu::noinline]] void FinishRows() {
-    const std::vector<RequestState*>& rows = s_.flight.rows;
-    for (size_t row = 0; row < rows.size(); ++row) Finish(rows[row], outcomes_[row]);
-  }
-
-  void Judge(const Settlement& settlement) {
-    StepInFlight& f = s_.flight;
-    const bool fenced = s_.Fenced();
-    outcomes_.clear();
-    for (size_t row = 0; row < f.rows.size(); ++row) {
-      const StepRow& view = f.view[row];
-      outcomes_.push_back({.row = view.row,
-                           .request = view.request,
-                           .id = view.id,
-                           .sampled = view.publishes,
-                           .published = !fenced,
-                           .withdrawn = f.rows[row]->gone});
-    }
-    for (const RowResult& result : settlement.rows) {
-      if (result.row.value() >= outcomes_.size()) continue;  // padding
-      RowOutcome& outcome = outcomes_[result.row.value()];
-      outcome.reasons = result.reasons;
-      outcome.good_prefix = result.good_prefix;
-      outcome.published = result.published && result.req == outcome.id;
-    }
-    for (size_t row = 0; row < f.rows.size(); ++row) {
-      RowOutcome& outcome = outcomes_[row];
-      if (outcome.withdrawn) outcome.published = false;
-      if (s_.config.ground_truth) Compare(f.rows[row], f.view[row], &outcome);
+    for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }
   }
-
-  // What the row computed against the request's golden run.
-  void Compare(RequestState* r, const StepRow& view, RowOutcome* outcome) {
-    if (!outcome->sampled && !s_.config.judge_raw) return;
-    if (!r->golden) {
-      r->golden.emplace(&s_.weights, r->salt, s_.config.judge_raw);
-      r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
-    }
-    const size_t row = view.row.value();
-    const uint64_t right = outcome->sampled
-                               ? r->golden->Result()
-                               : r->golden->ResultAt(view.length_before + view.new_tokens);
-    outcome->token_wrong = s_.flight.pass.results[row] != right;
-    outcome->raw_wrong =
-        s_.config.judge_raw ? s_.flight.raw_pass.results[row] != right : outcome->token_wrong;
-  }
-
-  void Finish(RequestState* r, const RowOutcome& outcome) {
-    if (r->gone) {
-      s_.requests[r->index].reset();
-      return;
-    }
-    if (!outcome.published) {
-      if (outcome.sampled) ++s_.report.tokens_withheld;
-      r->planned = 0;
-      if (s_.config.policy == Policy::kRecompute && r->recomputes < kMostRecomputes) {
-        ++r->recomputes;
-        ++s_.report.recomputes;
-        scheduler_.Rewind(r, outcome.good_prefix);
-      } else {
-        scheduler_.End(r, EndKind::kFenced);
-      }
-      return;
-    }
-    r->computed += std::exchange(r->planned, 0);
-    if (outcome.sampled) {
-      r->tokens.push_back(TokenOf(s_.flight.pass.results[outcome.row.value()]));
-      ++s_.report.tokens_published;
-      if (outcome.token_wrong) ++s_.report.wrong_tokens;
-      if (r->golden) r->golden->Advance();
-      if (!r->first_token_step) r->first_token_step = s_.passes;
-    }
-    scheduler_.PublishPages(r);
-    if (r->done()) scheduler_.End(r, EndKind::kFinished);
-  }
-
-  static constexpr uint64_t kMostRecomputes = 3;
 
   EngineState<TrackerT>& s_;
   Scheduler<TrackerT>& scheduler_;
-  std::vector<RowOutcome> outcomes_;
+  bool untold_ = false;  // a step is queued of which the fence hasn't heard yet
 };
 
 }  // namespace kvfence

@@ -6,10 +6,10 @@
 
 namespace kvfence {
 
-SimDevice::Ticket SimDevice::Enqueue(uint32_t stream, Op op, uint64_t not_before) {
+SimDevice::Ticket SimDevice::Enqueue(uint32_t stream, Op op, uint64_t not_before, Ticket after) {
   KVF_CHECK(stream < kStreamCount, "a stream that the device doesn't have");
   Stream& s = streams_[stream];
-  s.queue.push_back({std::move(op), not_before});
+  s.queue.push_back({std::move(op), not_before, after});
   return ++s.enqueued;
 }
 

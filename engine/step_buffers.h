@@ -17,6 +17,10 @@ namespace kvfence {
 struct RowInput {
   const uint32_t* tokens = nullptr;  // the new ones; null for padding
   uint64_t salt = 0;
+  uint32_t sample = 0;          // which of its siblings it is
+  uint32_t guesses = 0;         // the last new tokens: what a draft model guesses, on the device
+  uint64_t guess_seed = 0;      // decides which guesses are right
+  uint32_t guess_per_cent = 0;  // of them
 };
 
 struct StepBuffers {
@@ -27,7 +31,9 @@ struct StepBuffers {
         starts(max_rows + 1),
         filled(max_rows),
         reach(max_rows),
-        inputs(max_rows) {}
+        inputs(max_rows),
+        own_at(max_rows + 1),
+        own_from(max_rows) {}
 
   uint64_t width;
   uint64_t rows = 0;
@@ -39,12 +45,28 @@ struct StepBuffers {
   std::vector<uint32_t> filled;  // entries of the row that the last upload wrote
   std::vector<uint64_t> reach;   // entries that the kernel may touch
   std::vector<RowInput> inputs;
+  // Read by all live rows in place of their first entries (cascade attention); empty: none.
+  std::vector<int64_t> prefix;
+  // Where a row may read what another row of the step writes: the order in which rows are computed
+  // (layer by layer, a real pass has all writes of a layer before its reads). Else empty.
+  std::span<const uint32_t> order{};
+  // The row's own pages behind the covered ones, as far as it has such within reach: entries
+  // own_from[r] .. of its table rightfully name own[own_at[r]] ..; for the truth, not for kernels.
+  std::vector<int32_t> own;
+  std::vector<uint32_t> own_at;
+  std::vector<uint64_t> own_from;
 
   std::span<int32_t> TableRow(uint64_t row) {
     return {table.data() + row * width, static_cast<size_t>(width)};
   }
   std::span<const int32_t> TableRow(uint64_t row) const {
     return {table.data() + row * width, static_cast<size_t>(width)};
+  }
+  // What entry `k` of the row may be, beside the null page (then that).
+  int32_t OwnEntry(uint64_t row, uint64_t k, int32_t null_page) const {
+    const uint64_t n = own_at[row + 1] - own_at[row];
+    if (k < own_from[row] || k - own_from[row] >= n) return null_page;
+    return own[own_at[row] + (k - own_from[row])];
   }
   uint64_t NewTokens(uint64_t row) const {
     return static_cast<uint64_t>(starts[row + 1] - starts[row]);

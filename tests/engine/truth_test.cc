@@ -32,7 +32,8 @@ std::vector<uint64_t> PlainResults(const PositionWeights& w, const std::vector<u
 TEST(GoldenRun, IsTheChainByItsDefinition) {
   const PositionWeights weights(kPageSize, kWidth);
   const std::vector<uint32_t> prompt = {5, 6, 7, 8, 9, 10, 11};
-  GoldenRun golden(&weights, 99, true);
+  const Model model = {{&weights, 0}};
+  GoldenRun golden(&model, 99, true);
   golden.Prefill(prompt);
   const std::vector<uint64_t> plain = PlainResults(weights, prompt, 99);
   for (uint64_t p = 1; p <= prompt.size(); ++p) EXPECT_EQ(golden.ResultAt(p), plain[p - 1]);
@@ -46,6 +47,102 @@ TEST(GoldenRun, IsTheChainByItsDefinition) {
   EXPECT_NE(golden.Result(), PlainResults(weights, all, 98).back()) << "the salt matters";
 }
 
+// The same for several parts, some with windows, each with its page size.
+struct PlainPart {
+  uint64_t page_size, window;
+};
+std::vector<uint64_t> PlainResults(const std::vector<PlainPart>& parts, const Model& model,
+                                   const std::vector<uint32_t>& tokens, uint64_t salt) {
+  std::vector<std::vector<uint64_t>> contents(parts.size());
+  const auto read = [&](uint64_t query, uint64_t end) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (uint64_t j = 0; j < end; ++j) {
+        if (parts[i].window > 0 && query - j >= parts[i].window) continue;
+        sum += model[i].weights->PageWeight(j / parts[i].page_size) *
+               model[i].weights->SlotWeight(j % parts[i].page_size) * contents[i][j];
+      }
+    }
+    return sum;
+  };
+  std::vector<uint64_t> results;
+  for (uint64_t p = 0; p < tokens.size(); ++p) {
+    const uint64_t sum = read(p, p);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      contents[i].push_back(ContentOfToken(sum, p, tokens[p], PartSalt(salt, i)));
+    }
+    results.push_back(ResultOf(read(p, p + 1), p + 1, salt));
+  }
+  return results;
+}
+
+TEST(GoldenRun, ReadsWhatEachPartsWindowReaches) {
+  const std::vector<uint32_t> prompt = {5, 6, 7, 8, 9, 10, 11, 12, 13};
+  for (const uint64_t window : {1, 2, 3, 4, 5, 8, 9, 20}) {
+    const std::vector<PlainPart> parts = {{4, 0}, {4, window}, {2, 0}};
+    const std::vector<PositionWeights> weights = {{4, 8}, {4, 8}, {2, 16}};
+    const Model model = {{&weights[0], 0}, {&weights[1], window}, {&weights[2], 0}};
+    GoldenRun golden(&model, 99, true);
+    golden.Prefill(prompt);
+    const std::vector<uint64_t> plain = PlainResults(parts, model, prompt, 99);
+    for (uint64_t p = 1; p <= prompt.size(); ++p) EXPECT_EQ(golden.ResultAt(p), plain[p - 1]);
+    EXPECT_EQ(golden.Result(), plain.back()) << "window " << window;
+  }
+}
+
+// The simulated kernels over two parts, in chunks, with guesses, against the golden run.
+TEST(AttentionPass, SeveralPartsAndGuessesAgreeWithTheGoldenRun) {
+  for (const uint64_t window : {1, 3, 6, 40}) {
+    const std::vector<PositionWeights> weights = {{4, 8}, {4, 8}};
+    const Model model = {{&weights[0], 0}, {&weights[1], window}};
+    std::vector<KvMemory> kv = {KvMemory(20, &weights[0]), KvMemory(20, &weights[1])};
+    AttentionPass pass(&kv, {0, window}, 0);
+    std::vector<StepBuffers> parts(2, StepBuffers(1, 8));
+    PassResult out;
+    GoldenRun golden(&model, 42, false);
+    std::vector<uint32_t> tokens = {1, 2, 3, 4, 5, 6, 7};
+    const auto run = [&](uint64_t before, uint64_t n, uint32_t guesses) {
+      for (size_t i = 0; i < 2; ++i) {
+        StepBuffers& b = parts[i];
+        for (uint64_t k = 0; k < 8; ++k) b.table[k] = static_cast<int32_t>(1 + k + 8 * i);
+        b.rows = b.live = 1;
+        b.lengths[0] = static_cast<int32_t>(before + n);
+        b.slots.clear();
+        for (uint64_t p = before; p < before + n; ++p) {
+          b.slots.push_back(b.table[p / 4] * int64_t{4} + static_cast<int64_t>(p % 4));
+        }
+        b.starts = {0, static_cast<int32_t>(n)};
+        b.inputs[0] = {.tokens = tokens.data() + before, .salt = 42, .guesses = guesses};
+        b.inputs[0].guess_seed = 7;
+        b.inputs[0].guess_per_cent = 60;
+      }
+      pass.Run(parts, &out);
+    };
+    run(0, 4, 0);
+    run(4, 3, 0);
+    golden.Prefill(tokens);
+    EXPECT_EQ(out.results[0], golden.Result());
+    uint64_t right = 0, wrong = 0;
+    while (tokens.size() < 26) {
+      const uint64_t before = tokens.size();
+      tokens.push_back(TokenOf(out.Of(0).back()));
+      golden.Advance();
+      run(before, 4, 3);
+      const std::vector<uint64_t> results(out.Of(0).begin(), out.Of(0).end());
+      right += results.size() - 1;
+      wrong += results.size() < 4 ? 1 : 0;
+      for (size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(results[i], golden.Result()) << "window " << window << " token " << i;
+        if (i + 1 == results.size()) break;
+        tokens.push_back(TokenOf(results[i]));
+        golden.Advance();
+      }
+    }
+    EXPECT_GT(right, 2u);
+    EXPECT_GT(wrong, 2u);
+  }
+}
+
 // I-41
 TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
   const PositionWeights weights(kPageSize, kWidth);
@@ -54,7 +151,7 @@ TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
   for (int i = 0; i < 1000; ++i) {
     const uint64_t page = rng.Below(6);
     kv.WriteAt(page, rng.Below(kPageSize), rng.Next());
-    EXPECT_EQ(kv.Digest(page), kv.PartDigest(page, kPageSize));
+    EXPECT_EQ(kv.Digest(page), kv.PartDigest(page, 0, kPageSize));
   }
 }
 
@@ -62,7 +159,10 @@ TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
 class OnePass : public testing::Test {
  protected:
   OnePass()
-      : weights_(kPageSize, kWidth), kv_(20, &weights_), pass_(&kv_, 0), buffers_(2, kWidth) {}
+      : weights_(kPageSize, kWidth),
+        kv_(1, KvMemory(20, &weights_)),
+        pass_(&kv_, {0}, 0),
+        buffers_(2, kWidth) {}
 
   uint64_t Run(const std::vector<uint32_t>& tokens, uint64_t before, UndoLog* undo = nullptr) {
     buffers_.rows = buffers_.live = 1;
@@ -75,12 +175,12 @@ class OnePass : public testing::Test {
     }
     buffers_.starts = {0, static_cast<int32_t>(tokens.size() - before), 0};
     buffers_.inputs[0] = {tokens.data() + before, 42};
-    pass_.Run(buffers_, &out_, undo);
+    pass_.Run({&buffers_, 1}, &out_, undo);
     return out_.results[0];
   }
 
   PositionWeights weights_;
-  KvMemory kv_;
+  std::vector<KvMemory> kv_;
   AttentionPass pass_;
   StepBuffers buffers_;
   PassResult out_;
@@ -97,8 +197,8 @@ TEST_F(OnePass, ChunksDecodesAndTrialsAgreeWithTheGoldenRun) {
   UndoLog undo;
   EXPECT_EQ(Run(chunk, 0, &undo), plain[5]);
   EXPECT_EQ(undo.size(), 6u);
-  kv_.Undo(undo);
-  EXPECT_EQ(kv_.Digest(7), 0u) << "a trial leaves nothing behind";
+  pass_.Undo(undo);
+  EXPECT_EQ(kv_[0].Digest(7), 0u) << "a trial leaves nothing behind";
   EXPECT_EQ(Run(chunk, 0), plain[5]);
   for (size_t n = 7; n <= tokens_.size(); ++n) {
     EXPECT_EQ(Run({tokens_.begin(), tokens_.begin() + static_cast<long>(n)}, n - 1), plain[n - 1]);
@@ -125,10 +225,10 @@ TEST_F(OnePass, AnySingleWrongWordChangesTheResult) {
   length_off_ = 0;
   for (uint64_t p = 0; p < 10; ++p) {  // any slot with other content
     const auto page = static_cast<uint64_t>(buffers_.table[p / kPageSize]);
-    const uint64_t old = kv_.At(page, p % kPageSize);
-    kv_.WriteAt(page, p % kPageSize, old + 1);
+    const uint64_t old = kv_[0].At(page, p % kPageSize);
+    kv_[0].WriteAt(page, p % kPageSize, old + 1);
     EXPECT_NE(Run(tokens_, 10), right) << "slot of position " << p;
-    kv_.WriteAt(page, p % kPageSize, old);
+    kv_[0].WriteAt(page, p % kPageSize, old);
   }
   buffers_.table[5] = 9;  // beyond the covered entries, within reach
   EXPECT_NE(Run(tokens_, 10), right);
@@ -141,7 +241,7 @@ TEST_F(OnePass, WildSlotsAndEntriesAreCountedAndTouchNothing) {
   buffers_.table[0] = 1000;
   Run({1, 2, 3}, 0);
   EXPECT_EQ(out_.wild_accesses, 3u + 1u) << "three writes, one page read at the end";
-  for (uint64_t page = 0; page < 20; ++page) EXPECT_EQ(kv_.Digest(page), 0u);
+  for (uint64_t page = 0; page < 20; ++page) EXPECT_EQ(kv_[0].Digest(page), 0u);
 }
 
 TEST(SimDevice, StreamsKeepTheirOrderAndTheSeedPicksBetweenThem) {
@@ -164,6 +264,19 @@ TEST(SimDevice, StreamsKeepTheirOrderAndTheSeedPicksBetweenThem) {
   for (const int op : seen) {
     EXPECT_EQ(op, last[static_cast<size_t>(op / 100)] + 1);
     last[static_cast<size_t>(op / 100)] = op;
+  }
+}
+
+TEST(SimDevice, AStreamWaitsForWhatTheComputeStreamHasToDo) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimDevice device(seed);
+    int computed = 0, seen = -1;
+    for (int i = 0; i < 5; ++i) device.Enqueue(kComputeStream, [&] { ++computed; });
+    const SimDevice::Ticket copy = device.Enqueue(
+        2, [&] { seen = computed; }, 0, device.LastCompute());
+    device.Enqueue(kComputeStream, [&] { ++computed; });
+    device.Wait(2, copy);
+    EXPECT_GE(seen, 5) << "seed " << seed;
   }
 }
 

@@ -11,9 +11,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvfence/config.h"
+#include "kvfence/engine_features.h"
 #include "kvfence/engine_report.h"
 #include "kvfence/fault_hooks.h"
 #include "kvfence/noop_tracker.h"
@@ -28,34 +30,51 @@ struct EngineConfig {
   uint64_t seed = 1;
   uint64_t pages = 1024;  // the null page counted
   uint64_t page_size = 16;
-  uint64_t rows = 16;           // requests in one batch
-  uint64_t width = 0;           // table entries per row; 0: what the pool or the trace can need
-  uint64_t token_budget = 512;  // new tokens of one step, over all rows
-  uint64_t max_chunk = 0;       // new tokens of one row in one step; 0: the budget
-  bool prefix_cache = true;
+  uint64_t rows = 16;             // requests in one batch
+  uint64_t width = 0;             // table entries per row; 0: what the pool or the trace can need
+  uint64_t token_budget = 512;    // new tokens of one step, over all rows
+  EngineFeatures features{};      // which of them are on; their sizes follow
+  uint64_t max_chunk = 0;         // new tokens of one row in one step; 0: the budget
+  uint64_t samples = 4;           // parallel_sampling: a request gives 1 to this many
+  uint64_t draft_tokens = 3;      // speculative: guesses per decode row
+  uint64_t accept_per_cent = 70;  // ... how many of them are right
+  uint64_t draft_page_size = 0;   // of the draft group; 0, and in one_space: page_size
+  uint64_t draft_pages = 0;       // of that group, the null page counted; 0: as many as `pages`
+  uint64_t host_pages = 4096;     // swap, host_offload: pages that the host has room for
+  uint64_t copy_fail_per_mille = 0;  // copies that end badly, in the middle
+  uint64_t ranks = 2;                // tensor_parallel: how many
+  uint64_t window = 64;              // sliding_window: tokens that a token reads, itself included
+  uint64_t window_pages = 0;  // pages of that group, the null page counted; 0: as many as `pages`
   ReuseOrder reuse = ReuseOrder::kLifo;
   uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
   std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
-  bool pad_batches = true;
-  uint64_t abort_per_mille = 0;    // requests that their client takes back, at a seeded moment
-  uint64_t ms_per_step = 0;        // trace time that a step takes; 0: requests arrive at once
-  uint64_t quarantine_steps = 64;  // a suspect page without holders rests this long
-  uint64_t max_steps = 0;          // 0: until all requests have ended
-  Policy policy = Policy::kAbort;  // kRecompute: back to the good prefix
-  bool ground_truth = true;        // compare each token with the request's golden run
-  bool judge_raw = false;          // RowOutcome::raw_wrong before sanitising (campaigns; doubles
-                                   // the simulated kernel's work)
+  uint64_t abort_per_mille = 0;     // requests that their client takes back, at a seeded moment
+  uint64_t ms_per_step = 0;         // trace time that a step takes; 0: requests arrive at once
+  uint64_t quarantine_steps = 64;   // a suspect page without holders rests this long
+  uint64_t max_steps = 0;           // 0: until all requests have ended
+  Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
+  bool ground_truth = true;         // compare each token with the request's golden run
+  bool judge_raw = false;           // RowOutcome::raw_wrong before sanitising (campaigns; doubles
+                                    // the simulated kernel's work)
 };
+
+// What an identity number stands for: adapter, media and salt (those that aren't 0), as fields for
+// the fence.
+std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity);
 
 // What the fence calls the engine's requests and identities. Where a function is empty, numbers
 // from 1 are used (a recording needs the fence's interned names).
 struct EngineNames {
   std::function<NameId(const std::string&)> name{};  // "r0", "r1" ... by place in the trace
-  std::function<IdentityId(uint32_t)> identity{};    // by TraceRequest::identity
+  std::function<NameId(const std::string&)> copy{};  // "x1", "x2" ...: asynchronous copies
+  std::function<IdentityId(uint32_t)> identity{};    // see IdentityFields
 };
 
 // Pools, rows and habits of this engine, as the fence wants to know them.
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace);
+// Draws the sizes of the features that are on, for requests of up to `longest` tokens. The sizes of
+// the first pool, rows and budget are set already.
+void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* config);
 // Which words of the config are off, or ok.
 Status CheckEngineConfig(const EngineConfig& config);
 

@@ -1,6 +1,7 @@
 // The function that stands for the model, and each request's solo golden run.
 //
-// Idea: let S(p) be the sum of weight(j) * content(j) over the positions j < p that a row reads.
+// Idea: let S(p) be the sum of weight(j) * content(j) over the positions j < p that a row reads, in
+// all parts of the cache (groups of layers, some of which read only the last W positions).
 // The content written for the token at p is Content(S(p), p, token, salt), and what the pass
 // computes after it is Result(S(p + 1), p + 1, salt). So each slot holds a function of the whole
 // chain of tokens up to its position, of the identity and of the pool, and a result depends on
@@ -44,39 +45,55 @@ constexpr uint64_t ContentOfToken(uint64_t sum, uint64_t position, uint32_t toke
 constexpr uint64_t ResultOf(uint64_t sum, uint64_t length, uint64_t salt) {
   return Mix64((sum + length * 0xA0761D6478BD642Fu) ^ ~salt);
 }
-// The sampled token.
-constexpr uint32_t TokenOf(uint64_t result) { return static_cast<uint32_t>(result >> 33); }
+// The sampled token; siblings of one request sample differently.
+constexpr uint32_t TokenOf(uint64_t result, uint32_t sample = 0) {
+  return static_cast<uint32_t>((sample == 0 ? result : Mix64(result + sample)) >> 33);
+}
 // What sets one identity's content in one pool apart.
 constexpr uint64_t ContentSalt(uint32_t identity, uint32_t pool) {
   return Mix64(uint64_t{identity} << 32 | pool);
 }
 
+// One part of the model's cache: a group of layers. Position j counts in what is read for position
+// p only if p - j < window (0: always).
+struct ModelPart {
+  const PositionWeights* weights = nullptr;
+  uint64_t window = 0;
+};
+using Model = std::vector<ModelPart>;
+// Content of each part differs, though made from the same sum: that over all parts.
+constexpr uint64_t PartSalt(uint64_t salt, size_t part) {
+  return part == 0 ? salt : Mix64(salt + part);
+}
+
 // One request alone, without cache, pages or faults. O(prompt) at the start, then O(1) per token.
 class GoldenRun {
  public:
-  // With `keep_sums` the sum before each position is kept, for SumBefore.
-  GoldenRun(const PositionWeights* weights, uint64_t salt, bool keep_sums)
-      : weights_(weights), salt_(salt), keep_sums_(keep_sums) {}
+  // With `keep_sums` the sum that each length reads is kept, for ResultAt.
+  GoldenRun(const Model* model, uint64_t salt, bool keep_sums);
 
   bool started() const { return position_ > 0; }
   void Prefill(std::span<const uint32_t> prompt);
   // The result of the pass whose last token is at length() - 1.
   uint64_t Result() const { return ResultOf(sum_, position_, salt_); }
-  // Appends the token that Result() samples.
-  void Advance();
+  // Appends the token that is sampled from Result().
+  void Advance(uint32_t sample = 0);
   uint64_t length() const { return position_; }
   // The result of a pass that ends at `length`, 1 <= length <= length(). Needs keep_sums.
   uint64_t ResultAt(uint64_t length) const { return ResultOf(sums_[length], length, salt_); }
 
  private:
   void Append(std::span<const uint32_t> tokens);
+  void AppendToOne(std::span<const uint32_t> tokens);  // a single part without window
+  void AppendToAll(uint32_t token);
 
-  const PositionWeights* weights_;
+  const Model* model_;
   uint64_t salt_;
-  uint64_t sum_ = 0;
+  uint64_t sum_ = 0;  // what a pass that ends at position_ reads
   uint64_t position_ = 0;
   bool keep_sums_;
-  std::vector<uint64_t> sums_;  // sums_[p]: before position p
+  std::vector<uint64_t> sums_;                 // sums_[p]: what a pass that ends at p reads
+  std::vector<std::vector<uint64_t>> recent_;  // by part: of the last `window` positions, weighted
 };
 
 }  // namespace kvfence

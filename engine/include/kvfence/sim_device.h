@@ -17,7 +17,7 @@ namespace kvfence {
 
 // Stream 0 computes (uploads, validate, attention, confirm); the others copy.
 inline constexpr uint32_t kComputeStream = 0;
-inline constexpr uint32_t kStreamCount = 3;
+inline constexpr uint32_t kStreamCount = 4;
 
 class SimDevice {
  public:
@@ -27,9 +27,12 @@ class SimDevice {
 
   explicit SimDevice(uint64_t seed) : rng_(seed) {}
 
-  // Queues `op`. It doesn't begin before the clock has reached `not_before`. An operation may
-  // enqueue others, but must not wait.
-  Ticket Enqueue(uint32_t stream, Op op, uint64_t not_before = 0);
+  // Queues `op`. It doesn't begin before the clock has reached `not_before`, nor (an event that the
+  // stream waits for) before the compute stream has finished `after`. An operation may enqueue
+  // others, but must not wait.
+  Ticket Enqueue(uint32_t stream, Op op, uint64_t not_before = 0, Ticket after = 0);
+  // The last operation that was queued on the compute stream.
+  Ticket LastCompute() const { return streams_[kComputeStream].enqueued; }
   // The clock is the engine's step number; it never goes back.
   void SetClock(uint64_t clock);
   // Runs operations until `stream` has finished the one of `ticket`. Operations of other streams
@@ -43,6 +46,7 @@ class SimDevice {
   struct Queued {
     Op op;
     uint64_t not_before;
+    Ticket after;
   };
   struct Stream {
     std::deque<Queued> queue;
@@ -50,7 +54,8 @@ class SimDevice {
     Ticket finished = 0;
   };
   bool Ready(const Stream& stream) const {
-    return !stream.queue.empty() && stream.queue.front().not_before <= clock_;
+    return !stream.queue.empty() && stream.queue.front().not_before <= clock_ &&
+           stream.queue.front().after <= streams_[kComputeStream].finished;
   }
   void RunFront(Stream* stream);
 

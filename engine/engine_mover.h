@@ -1,0 +1,355 @@
+// Copies between the device's pools and the host, on streams of their own: swap of preempted
+// requests, and the host tier of the prefix cache.
+//
+// Idea: a transfer is a list of runs (pages of one group that follow each other), each with a pin
+// of its own, so that parts of it can fail. The device executes runs in the order of its streams,
+// whenever the seed has it; the host looks at the beginning of each pass which ones have landed.
+// What a transfer reads or writes stays out of reuse until its unpin, whatever became of its
+// request meanwhile. Invariant I-116: a copy into pages begins only when no launched step uses
+// them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_pages.h"
+#include "engine_state.h"
+
+namespace kvfence {
+
+template <class TrackerT>
+class Mover {
+ public:
+  Mover(EngineState<TrackerT>* state, PageKeeper<TrackerT>* pages) : s_(*state), pages_(*pages) {}
+
+  bool busy() const { return !transfers_.empty(); }
+
+  // --- swap
+  // ---------------------------------------------------------------------------------------
+
+  bool CanSwapOut(const RequestState& r) const {
+    return s_.config.features.swap && r.flights == 0 && r.computed > 0 &&
+           swapped_pages_ + PagesFor(r.computed, s_.groups[0].page_size) <= s_.config.host_pages &&
+           Mix64(r.index ^ s_.passes) % 4 != 0;
+  }
+  // The request keeps its incarnation and its length, and gives its pages up as soon as they have
+  // been read. Its row is gone already.
+  void SwapOut(RequestState* r) {
+    Transfer& t = Begin(TransferKind::kSwapOut, *r);
+    t.tokens = r->computed;
+    r->swap = std::make_unique<SwappedOut>();
+    r->swap->tokens = r->computed;
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      const PageList& list = r->lists[g];
+      r->swap->first[g] = list.first;
+      const uint64_t end = PagesFor(r->computed, s_.groups[g].page_size);
+      for (uint64_t at = list.first; at < end; at += kRun) {
+        AddRun(&t, *r, g, at, std::min(end, at + kRun), PinDir::kOut);
+      }
+      r->swap->pages[g].resize(end);
+    }
+    swapped_pages_ += PagesFor(r->computed, s_.groups[0].page_size);
+    for (Run& run : t.runs) PinRun(&t, &run);
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      const PageList& list = r->lists[g];
+      if (list.pages.size() == list.first) continue;
+      s_.tracker.Drop({.req = r->id,
+                       .at = list.first,
+                       .n = list.pages.size() - list.first,
+                       .pool = s_.Pool(g)});
+    }
+    pages_.ReturnBehind(r, 0);
+    r->computed = 0;
+    ++s_.report.swaps_out;
+  }
+  Demand NeedToSwapIn(const RequestState& r) const {
+    Demand need{};
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      need[g] = r.swap->pages[g].size() - r.swap->first[g];
+    }
+    return need;
+  }
+  void SwapIn(RequestState* r) {
+    Transfer& t = Begin(TransferKind::kSwapIn, *r);
+    t.tokens = r->swap->tokens;
+    const Demand need = NeedToSwapIn(*r);
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      PageList& list = r->lists[g];
+      list.pages.resize(r->swap->first[g]);
+      list.first = r->swap->first[g];
+    }
+    pages_.Take(r, need);
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      const uint64_t end = r->swap->pages[g].size();
+      for (uint64_t at = r->swap->first[g]; at < end; at += kRun) {
+        Run& run = AddRun(&t, *r, g, at, std::min(end, at + kRun), PinDir::kIn);
+        for (size_t i = 0; i < run.pages.size(); ++i) {
+          run.content.push_back(r->swap->pages[g][run.at + i]);
+        }
+      }
+    }
+    ForgetSwap(r);
+    ++s_.report.swaps_in;
+  }
+  // Its content on the host isn't needed any more.
+  void ForgetSwap(RequestState* r) {
+    if (!r->swap) return;
+    swapped_pages_ -= PagesFor(r->swap->tokens, s_.groups[0].page_size);
+    r->swap.reset();
+  }
+
+  // --- the host tier
+  // ------------------------------------------------------------------------------
+
+  // A full page that the index has just got is copied out under its key, now and then.
+  void Store(size_t g, PageId page, KeyId key) {
+    if (!s_.config.features.host_offload) return;
+    if (Mix64(key.value() ^ s_.config.seed) % 4 == 0) return;
+    Transfer& t = transfers_.emplace_back();
+    t.kind = TransferKind::kStore;
+    Run& run = t.runs.emplace_back();
+    run.group = g;
+    run.pages.push_back(page);
+    run.key = key;
+    run.dir = PinDir::kOut;
+    PinRun(&t, &run);
+    ++s_.report.pages_stored;
+  }
+  // Pages of the request whose content the host has, to be loaded before it can run.
+  struct Wanted {
+    size_t group;
+    uint64_t at;
+    KeyId key;
+    HostPage content;
+  };
+  void Load(RequestState* r, uint64_t tokens, const std::vector<Wanted>& wanted) {
+    Transfer& t = Begin(TransferKind::kLoad, *r);
+    t.tokens = tokens;
+    for (const Wanted& w : wanted) {
+      Run& run = AddRun(&t, *r, w.group, w.at, w.at + 1, PinDir::kIn);
+      run.key = w.key;
+      run.content.push_back(w.content);
+      ++s_.report.pages_loaded;
+    }
+  }
+
+  // What comes back under a key is what was last copied out under it: while that comes, the key
+  // must not get another meaning.
+  bool Loading(KeyId key) const {
+    return s_.config.features.host_offload && std::ranges::any_of(transfers_, [&](const auto& t) {
+             return t.kind == TransferKind::kLoad &&
+                    std::ranges::any_of(t.runs, [&](const Run& run) { return run.key == key; });
+           });
+  }
+
+  // --- the host's look at the device
+  // ----------------------------------------------------------------
+
+  // What can begin begins; what has landed is taken note of. `done(request, good, all)`: of `all`
+  // tokens that the request waits for, the first `good` are in place.
+  template <class F>
+  void Poll(F done) {
+    for (size_t i = 0; i < transfers_.size(); ++i) {  // the device's work may call Forget
+      if (transfers_[i].begun_at && LeaseEnds(transfers_[i])) WaitFor(i);
+    }
+    std::erase_if(transfers_, [](const Transfer& t) { return t.forgotten; });
+    for (Transfer& t : transfers_) {
+      if (!t.begun_at && !Used(t)) BeginIn(&t);
+    }
+    std::vector<Transfer> landed;
+    for (size_t i = 0; i < transfers_.size();) {
+      const bool all =
+          std::ranges::all_of(transfers_[i].runs, [](const Run& run) { return *run.landed; });
+      if (transfers_[i].begun_at && all) {
+        landed.push_back(std::move(transfers_[i]));
+        transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    for (Transfer& t : landed) Land(&t, done);
+  }
+  // Nothing else can go on before some copy has ended.
+  void WaitForOne() {
+    for (size_t i = 0; i < transfers_.size(); ++i) {
+      if (transfers_[i].begun_at) return WaitFor(i);
+    }
+  }
+  // The request's end: what of its copies hasn't begun doesn't begin.
+  void Forget(const RequestState& r) {
+    for (Transfer& t : transfers_) t.forgotten |= t.id == r.id && t.id && !t.begun_at;
+  }
+
+ private:
+  static constexpr uint64_t kRun = 8;  // pages in one pin
+  static constexpr uint32_t kOutStream = 2, kInStream = 3;
+
+  enum class TransferKind : uint8_t { kSwapOut, kSwapIn, kStore, kLoad };
+  struct Run {
+    NameId id{};
+    size_t group = 0;
+    uint64_t at = 0;
+    std::vector<PageId> pages{};
+    KeyId key{};
+    PinDir dir = PinDir::kOut;
+    uint64_t last = 0;  // slots of the last page that hold tokens
+    std::vector<HostPage> content{};
+    std::shared_ptr<bool> landed = std::make_shared<bool>(false);
+    std::shared_ptr<std::vector<HostPage>> read = std::make_shared<std::vector<HostPage>>();
+    SimDevice::Ticket ticket = 0;
+    bool fails = false;
+  };
+  struct Transfer {
+    TransferKind kind = TransferKind::kStore;
+    RequestIndex request = kNoRequest;
+    RequestId id{};
+    uint64_t tokens = 0;
+    std::vector<Run> runs{};
+    uint64_t asked_at = 0;               // the newest step launched when its pages were taken
+    std::optional<uint64_t> begun_at{};  // the newest step launched when it began
+    bool forgotten = false;              // its request ended before it began
+  };
+
+  Transfer& Begin(TransferKind kind, const RequestState& r) {
+    Transfer& t = transfers_.emplace_back();
+    t.kind = kind;
+    t.request = r.index;
+    t.id = r.id;
+    t.asked_at = s_.report.steps;
+    return t;
+  }
+  Run& AddRun(Transfer* t, const RequestState& r, size_t g, uint64_t begin, uint64_t end,
+              PinDir dir) {
+    Run& run = t->runs.emplace_back();
+    run.group = g;
+    run.at = begin;
+    run.dir = dir;
+    const uint64_t size = s_.groups[g].page_size;
+    run.last = std::min(size, t->tokens - (end - 1) * size);
+    for (uint64_t at = begin; at < end; ++at) run.pages.push_back(r.lists[g].pages[at]);
+    return run;
+  }
+
+  // [pin], and the copy is queued, behind what the compute stream has still to do.
+  void PinRun(Transfer* t, Run* run) {
+    const std::string name = "x" + std::to_string(++copies_);
+    run->id = s_.names.copy ? s_.names.copy(name) : NameId(kFirstCopyName + copies_);
+    run->fails = s_.copy_rng.Chance(s_.config.copy_fail_per_mille, 1000);
+    PinEvent pin{.id = run->id,
+                 .dir = run->dir == PinDir::kIn ? CopyDir::kIn : CopyDir::kOut,
+                 .pages = run->pages,
+                 .pool = s_.Pool(run->group)};
+    if (t->request != kNoRequest) {
+      pin.req = t->id;
+      pin.at = run->at;
+      pin.lease = kLease;
+    }
+    if (run->key != KeyId()) pin.key = run->key;
+    s_.tracker.Pin(pin);
+    for (const PageId page : run->pages) s_.books[run->group]->Pin(page, run->dir);
+    t->begun_at = s_.report.steps;
+    const uint32_t stream = run->dir == PinDir::kIn ? kInStream : kOutStream;
+    run->ticket = s_.device.Enqueue(
+        stream, [this, id = t->id, copy = *run] { Execute(id, copy); }, s_.report.steps,
+        s_.device.LastCompute());
+  }
+  static constexpr uint32_t kFirstCopyName = 0x40000000;
+  static constexpr uint64_t kLease = 12;  // steps
+
+  // On the device: the bytes move.
+  void Execute(RequestId req, const Run& run) {
+    const uint64_t size = s_.groups[run.group].page_size;
+    const PoolId pool = s_.Pool(run.group);
+    for (size_t i = 0; i < run.pages.size(); ++i) {
+      const auto page = static_cast<uint64_t>(run.pages[i].value());
+      if (run.dir == PinDir::kOut) {
+        s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
+        run.read->push_back(ContentOfAllRanks(run.group, page));
+        continue;
+      }
+      if (run.fails && i > 0) break;  // it dies in the middle
+      const bool last = i + 1 == run.pages.size();
+      const uint64_t n = last ? run.last : size;
+      for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
+        KvMemory& kv = s_.Memory(rank, run.group);
+        for (uint64_t o = 0; o < n; ++o) kv.WriteAt(page, o, (*run.content[i])[rank * size + o]);
+      }
+      ContentOf as;
+      if (run.key != KeyId()) {
+        as.key = run.key;
+      } else {
+        as.req = req;
+        as.at = run.at + i;
+      }
+      s_.tracker.Write(
+          {.page = run.pages[i], .first = 0, .n = n, .as = as, .xfer = run.id, .pool = pool});
+    }
+    *run.landed = true;
+  }
+
+  HostPage ContentOfAllRanks(size_t group, uint64_t page) {
+    std::vector<uint64_t> all;
+    for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
+      const std::vector<uint64_t> content = s_.Memory(rank, group).Content(page);
+      all.insert(all.end(), content.begin(), content.end());
+    }
+    return std::make_shared<const std::vector<uint64_t>>(std::move(all));
+  }
+  // Does a launched step use pages that were in other hands before?
+  bool Used(const Transfer& t) const { return s_.unsettled > 0 && t.asked_at > s_.settled; }
+  void BeginIn(Transfer* t) {
+    for (Run& run : t->runs) PinRun(t, &run);
+    t->begun_at = s_.report.steps;
+  }
+  bool LeaseEnds(const Transfer& t) const { return s_.report.steps + 2 >= *t.begun_at + kLease; }
+  void WaitFor(size_t i) {
+    const Run& last = transfers_[i].runs.back();
+    s_.device.Wait(last.dir == PinDir::kIn ? kInStream : kOutStream, last.ticket);
+  }
+
+  template <class F>
+  void Land(Transfer* t, F done) {
+    uint64_t good = t->tokens;
+    for (Run& run : t->runs) {
+      s_.tracker.Unpin({.id = run.id, .ok = !run.fails});
+      if (run.fails) {
+        ++s_.report.copies_failed;
+        good = std::min(good, run.at * s_.groups[run.group].page_size);
+      }
+      for (const PageId page : run.pages) {
+        if (s_.books[run.group]->Unpin(page, run.dir)) {
+          s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(run.group)});
+        }
+      }
+    }
+    if (t->kind == TransferKind::kStore) {
+      const Run& run = t->runs.front();
+      if (!run.fails) s_.host.Put(run.group, run.key, run.read->front());
+      return;
+    }
+    RequestState* r = s_.requests[t->request].get();
+    if (r == nullptr || r->id != t->id) return;  // it has ended, or begun anew
+    if (t->kind == TransferKind::kSwapOut) {
+      for (const Run& run : t->runs) {
+        std::ranges::copy(*run.read,
+                          r->swap->pages[run.group].begin() + static_cast<std::ptrdiff_t>(run.at));
+      }
+      r->swap->there = good == t->tokens;
+      if (r->swap->there) return;
+      good = 0;  // a part of it is lost: all of it is
+    }
+    done(r, good, t->tokens);
+  }
+
+  EngineState<TrackerT>& s_;
+  PageKeeper<TrackerT>& pages_;
+  std::vector<Transfer> transfers_;  // oldest first
+  uint64_t swapped_pages_ = 0;
+  uint32_t copies_ = 0;
+};
+
+}  // namespace kvfence

@@ -1,0 +1,50 @@
+#include "model_parts.h"
+
+namespace kvfence {
+
+std::vector<PositionWeights> WeightsOf(const std::vector<KvGroup>& groups) {
+  std::vector<PositionWeights> weights;
+  for (const KvGroup& group : groups) weights.emplace_back(group.page_size, group.width);
+  return weights;
+}
+
+std::vector<KvMemory> MemoryOf(const std::vector<KvGroup>& groups,
+                               const std::vector<PositionWeights>& weights, uint64_t ranks) {
+  std::vector<KvMemory> memory;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (size_t g = 0; g < groups.size(); ++g) memory.emplace_back(groups[g].pages, &weights[g]);
+  }
+  return memory;
+}
+
+Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeights>& weights,
+              uint64_t ranks) {
+  Model model;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (size_t g = 0; g < groups.size(); ++g) model.push_back({&weights[g], groups[g].window});
+  }
+  return model;
+}
+
+std::vector<uint64_t> WindowsOf(const Model& model) {
+  std::vector<uint64_t> windows;
+  for (const ModelPart& part : model) windows.push_back(part.window);
+  return windows;
+}
+
+std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups) {
+  std::vector<uint64_t> widths;
+  for (const KvGroup& group : groups) widths.push_back(group.width);
+  return widths;
+}
+
+std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
+                                   uint64_t ranks) {
+  std::vector<StepBuffers> buffers;
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width);
+  }
+  return buffers;
+}
+
+}  // namespace kvfence

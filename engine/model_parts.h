@@ -1,0 +1,26 @@
+// What is made once per group: position weights; and once per part of the model, that is for each
+// group on each rank: memory, buffers, and the golden run's view. Part = rank * groups + group.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kv_groups.h"
+#include "kv_memory.h"
+#include "kvfence/ground_truth.h"
+#include "step_buffers.h"
+
+namespace kvfence {
+
+std::vector<PositionWeights> WeightsOf(const std::vector<KvGroup>& groups);
+// `weights` must outlive what is made of them.
+std::vector<KvMemory> MemoryOf(const std::vector<KvGroup>& groups,
+                               const std::vector<PositionWeights>& weights, uint64_t ranks);
+Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeights>& weights,
+              uint64_t ranks);
+std::vector<uint64_t> WindowsOf(const Model& model);
+std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups);
+std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
+                                   uint64_t ranks);
+
+}  // namespace kvfence
