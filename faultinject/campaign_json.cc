@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kvfence/campaign.h"
+#include "story_json.h"
 
 namespace kvfence {
 namespace {
@@ -23,23 +24,6 @@ Json FaultJson(const FaultTally& tally) {
   for (const auto& [steps, count] : tally.delay_steps) {
     json["delay_steps"][std::to_string(steps)] = count;
   }
-  return json;
-}
-
-Json StoryJson(const IncidentStory& story) {
-  Json json;
-  json["kind"] = story.kind;
-  json["outcome"] = std::string(kOutcomeNames[static_cast<size_t>(story.outcome)]);
-  json["run"] = story.run;
-  json["timeline"] = Json::array();
-  for (const TimelineEntry& entry : story.timeline) {
-    Json line = {{"step", entry.step}, {"what", entry.what}, {"text", entry.text}};
-    if (!entry.request.empty()) line["request"] = entry.request;
-    if (!entry.pages.empty()) line["pages"] = entry.pages;
-    json["timeline"].push_back(std::move(line));
-  }
-  if (!story.record.empty()) json["record"] = Json::parse(story.record, nullptr, false);
-  if (!story.log.empty()) json["log"] = story.log;
   return json;
 }
 
@@ -78,7 +62,8 @@ void AddTotals(const CampaignReport& report, Json* out) {
 
 void AddArms(const CampaignReport& report, Json* out) {
   Json& json = *out;
-  json["clean_arm"] = {{"steps", report.clean_arm.steps},
+  json["clean_arm"] = {{"requests", report.clean_arm.requests},
+                       {"steps", report.clean_arm.steps},
                        {"entries_checked", report.clean_arm.entries_checked},
                        {"violations", report.clean_arm.violations},
                        {"wrong_tokens_published", report.clean_arm.wrong_tokens_published}};
@@ -106,6 +91,7 @@ std::string ToJson(const CampaignReport& report, int indent) {
   json["red"] = report.red;
   json["stories"] = Json::array();
   for (const IncidentStory& story : report.stories) json["stories"].push_back(StoryJson(story));
+  if (!report.shard_state.empty()) json["shard"] = Json::parse(report.shard_state);
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 

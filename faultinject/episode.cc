@@ -110,7 +110,8 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     }
   }
   Saboteur saboteur(faults ? MakeInjector(plan.kind->name) : nullptr, &watch, watch.notes,
-                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3);
+                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3,
+                    {.gap = plan.fault_gap, .one_in = plan.fault_one_in});
   EngineConfig config = plan.engine;
   config.judge_raw = plan.engine.judge_raw && options.fence;
   Result<std::unique_ptr<Engine<SwitchedTracker>>> made = Engine<SwitchedTracker>::Create(

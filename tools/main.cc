@@ -10,8 +10,8 @@ namespace kvfence::tools {
 namespace {
 
 const std::vector<const Verb*>& Verbs() {
-  static const std::vector<const Verb*> kVerbs = {&RunVerb(), &CheckVerb(), &ShrinkVerb(),
-                                                  &BugsVerb(), &FaultsVerb()};
+  static const std::vector<const Verb*> kVerbs = {&RunVerb(),    &MergeVerb(), &CheckVerb(),
+                                                  &ShrinkVerb(), &BugsVerb(),  &FaultsVerb()};
   return kVerbs;
 }
 
@@ -28,6 +28,7 @@ std::string Overview() {
       "\nexamples:\n"
       "  kvfence run                              the main job, about a minute\n"
       "  kvfence run --seed=7 --requests=300 --json\n"
+      "  kvfence merge part1 part2 part3          one report of three shards\n"
       "  kvfence check engine.kvlog               play a log that an engine recorded\n"
       "  kvfence shrink engine.kvlog -o s.kvlog   the smallest log with the same finding\n"
       "  kvfence bugs                             what it says to real bugs\n"
