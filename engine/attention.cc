@@ -5,10 +5,9 @@
 namespace kvfence {
 
 // The sum over the first `length` positions of the row, as the table and the cache have them now.
-uint64_t AttentionPass::Covered(const StepBuffers& buffers, uint64_t row, int64_t length,
-                                uint64_t* wild) const {
+uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, uint64_t row,
+                                int64_t length, uint64_t* wild) const {
   if (length <= 0) return 0;
-  const KvMemory& kv = *kv_;
   const std::span<const int32_t> table = buffers.TableRow(row);
   const uint64_t* weight = kv.weights().pages().data();
   uint64_t full = static_cast<uint64_t>(length) / kv.page_size();
@@ -35,7 +34,7 @@ uint64_t AttentionPass::Covered(const StepBuffers& buffers, uint64_t row, int64_
   if (rest > 0) {
     const int64_t page = table[full];
     if (kv.Contains(page)) {
-      sum += weight[full] * kv.PartDigest(static_cast<uint64_t>(page), rest);
+      sum += weight[full] * kv.PartDigest(static_cast<uint64_t>(page), 0, rest);
     } else {
       ++*wild;
       sum += weight[full] * KvMemory::WildContent(page);
@@ -44,12 +43,67 @@ uint64_t AttentionPass::Covered(const StepBuffers& buffers, uint64_t row, int64_
   return sum;
 }
 
+// The sum over positions [begin, end).
+uint64_t AttentionPass::Between(const KvMemory& kv, const StepBuffers& buffers, uint64_t row,
+                                int64_t begin, int64_t end, uint64_t* wild) const {
+  const std::span<const int32_t> table = buffers.TableRow(row);
+  const auto size = static_cast<int64_t>(kv.page_size());
+  uint64_t sum = 0;
+  for (int64_t p = std::max<int64_t>(begin, 0); p < end;) {
+    const int64_t k = p / size;
+    const int64_t stop = std::min(end, (k + 1) * size);
+    if (k >= static_cast<int64_t>(table.size())) {
+      ++*wild;
+      return sum + KvMemory::WildContent(end);
+    }
+    const int64_t page = table[static_cast<size_t>(k)];
+    const uint64_t weight = kv.weights().PageWeight(static_cast<uint64_t>(k));
+    if (!kv.Contains(page)) {
+      ++*wild;
+      sum += weight * KvMemory::WildContent(page);
+    } else if (stop - p == size) {
+      sum += weight * kv.Digest(static_cast<uint64_t>(page));
+    } else {
+      sum +=
+          weight * kv.PartDigest(static_cast<uint64_t>(page), static_cast<uint64_t>(p - k * size),
+                                 static_cast<uint64_t>(stop - k * size));
+    }
+    p = stop;
+  }
+  return sum;
+}
+
+uint64_t AttentionPass::Before(std::span<const StepBuffers> parts, uint64_t row, int64_t position,
+                               uint64_t* wild) const {
+  uint64_t sum = 0;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const auto window = static_cast<int64_t>(windows_[part]);
+    sum += window == 0
+               ? Covered(kv_[part], parts[part], row, position, wild)
+               : Between(kv_[part], parts[part], row, position + 1 - window, position, wild);
+  }
+  return sum;
+}
+
+uint64_t AttentionPass::Result(std::span<const StepBuffers> parts, uint64_t row,
+                               uint64_t* wild) const {
+  uint64_t sum = 0;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    const StepBuffers& b = parts[part];
+    const int64_t length = b.lengths[row];
+    const auto window = static_cast<int64_t>(windows_[part]);
+    sum += window == 0 ? Covered(kv_[part], b, row, length, wild)
+                       : Between(kv_[part], b, row, length - window, length, wild);
+    sum += Tail(kv_[part], b, row);
+  }
+  return ResultOf(sum, static_cast<uint64_t>(parts[0].lengths[row]), parts[0].inputs[row].salt);
+}
+
 // What lies under entries that the kernel's tile touches beyond the covered ones.
-uint64_t AttentionPass::Tail(const StepBuffers& buffers, uint64_t row) const {
+uint64_t AttentionPass::Tail(const KvMemory& kv, const StepBuffers& buffers, uint64_t row) const {
   const std::span<const int32_t> table = buffers.TableRow(row);
   const int64_t length = std::max<int64_t>(buffers.lengths[row], 0);
-  const uint64_t covered =
-      (static_cast<uint64_t>(length) + kv_->page_size() - 1) / kv_->page_size();
+  const uint64_t covered = (static_cast<uint64_t>(length) + kv.page_size() - 1) / kv.page_size();
   const uint64_t end = std::min<uint64_t>(buffers.reach[row], table.size());
   uint64_t sum = 0;
   for (uint64_t k = covered; k < end; ++k) {
@@ -60,7 +114,7 @@ uint64_t AttentionPass::Tail(const StepBuffers& buffers, uint64_t row) const {
 
 void AttentionPass::Append(const StepBuffers& buffers, uint64_t row, uint64_t sum, PassResult* out,
                            UndoLog* undo) {
-  KvMemory& kv = *kv_;
+  KvMemory& kv = kv_[0];
   const PositionWeights& weights = kv.weights();
   const RowInput& input = buffers.inputs[row];
   const uint64_t n = buffers.NewTokens(row);
@@ -94,26 +148,80 @@ void AttentionPass::Append(const StepBuffers& buffers, uint64_t row, uint64_t su
       continue;
     }
     last_slot = slot;
-    if (undo != nullptr) undo->emplace_back(slot, kv.At(page, offset));
+    if (undo != nullptr) undo->push_back({0, slot, kv.At(page, offset)});
     kv.WriteAt(page, offset, content);
   }
 }
 
-void AttentionPass::Run(const StepBuffers& buffers, PassResult* out, UndoLog* undo) {
-  const uint64_t rows = buffers.rows;
+void AttentionPass::Store(size_t part, int64_t slot, uint64_t content, PassResult* out,
+                          UndoLog* undo) {
+  if (slot < 0) return;
+  KvMemory& kv = kv_[part];
+  if (!kv.ContainsSlot(slot)) {
+    ++out->wild_accesses;
+    return;
+  }
+  const uint64_t page = static_cast<uint64_t>(slot) / kv.page_size();
+  const uint64_t offset = static_cast<uint64_t>(slot) % kv.page_size();
+  if (undo != nullptr) {
+    undo->push_back({static_cast<uint32_t>(part), slot, kv.At(page, offset)});
+  }
+  kv.WriteAt(page, offset, content);
+}
+
+// As Append, over several parts: what a token adds to one part, all parts' later tokens read. A
+// window leaves a position behind with each token, which is read once more to be taken out.
+void AttentionPass::AppendToAll(std::span<const StepBuffers> parts, uint64_t row, uint64_t sum,
+                                PassResult* out, UndoLog* undo) {
+  const RowInput& input = parts[0].inputs[row];
+  const uint64_t n = parts[0].NewTokens(row);
+  const int64_t base = std::max<int64_t>(parts[0].lengths[row] - static_cast<int64_t>(n), 0);
+  for (uint64_t i = 0; i < n; ++i) {
+    const int64_t p = base + static_cast<int64_t>(i);
+    const auto position = static_cast<uint64_t>(p);
+    const uint32_t token = input.tokens != nullptr ? input.tokens[i] : 0;
+    const uint64_t before = sum;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      const StepBuffers& b = parts[part];
+      const PositionWeights& w = kv_[part].weights();
+      const uint64_t content = ContentOfToken(before, position, token, PartSalt(input.salt, part));
+      const uint64_t k = position / w.page_size();
+      if (k < b.width) sum += w.PageWeight(k) * w.SlotWeight(position % w.page_size()) * content;
+      Store(part, b.slots[static_cast<uint64_t>(b.starts[row]) + i], content, out, undo);
+      const auto window = static_cast<int64_t>(windows_[part]);
+      if (window == 0 || p + 1 < window) continue;
+      sum -= Between(kv_[part], b, row, p + 1 - window, p + 2 - window, &out->wild_accesses);
+    }
+  }
+}
+
+void AttentionPass::Run(std::span<const StepBuffers> parts, PassResult* out, UndoLog* undo) {
+  const StepBuffers& first = parts[0];
+  const uint64_t rows = first.rows;
   sums_.resize(rows);
   out->results.resize(rows);
   out->wild_accesses = 0;
   for (uint64_t row = 0; row < rows; ++row) {
-    const int64_t before = buffers.lengths[row] - static_cast<int64_t>(buffers.NewTokens(row));
-    sums_[row] = Covered(buffers, row, before, &out->wild_accesses);
+    const int64_t before = first.lengths[row] - static_cast<int64_t>(first.NewTokens(row));
+    sums_[row] = Before(parts, row, before, &out->wild_accesses);
   }
-  for (uint64_t row = 0; row < rows; ++row) Append(buffers, row, sums_[row], out, undo);
   for (uint64_t row = 0; row < rows; ++row) {
-    const uint64_t sum =
-        Covered(buffers, row, buffers.lengths[row], &out->wild_accesses) + Tail(buffers, row);
-    out->results[row] =
-        ResultOf(sum, static_cast<uint64_t>(buffers.lengths[row]), buffers.inputs[row].salt);
+    if (simple()) {
+      Append(first, row, sums_[row], out, undo);
+    } else {
+      AppendToAll(parts, row, sums_[row], out, undo);
+    }
+  }
+  for (uint64_t row = 0; row < rows; ++row) {
+    out->results[row] = Result(parts, row, &out->wild_accesses);
+  }
+}
+
+void AttentionPass::Undo(const UndoLog& log) {
+  for (auto it = log.rbegin(); it != log.rend(); ++it) {
+    KvMemory& kv = kv_[it->part];
+    const auto slot = static_cast<uint64_t>(it->slot);
+    kv.WriteAt(slot / kv.page_size(), slot % kv.page_size(), it->content);
   }
 }
 

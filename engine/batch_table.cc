@@ -7,14 +7,16 @@
 
 namespace kvfence {
 
-BatchTable::BatchTable(uint64_t rows, uint64_t width, int32_t null_page, OnBind on_bind)
-    : width_(width),
-      null_page_(null_page),
-      on_bind_(std::move(on_bind)),
-      tenants_(rows),
-      filled_(rows),
-      touched_(rows),
-      entries_(rows * width, null_page) {}
+BatchTable::BatchTable(uint64_t rows, const std::vector<uint64_t>& widths, int32_t null_page,
+                       OnBind on_bind)
+    : null_page_(null_page), on_bind_(std::move(on_bind)), tenants_(rows) {
+  for (const uint64_t width : widths) {
+    tables_.push_back({.width = width,
+                       .filled = std::vector<uint32_t>(rows),
+                       .touched = std::vector<uint32_t>(rows),
+                       .entries = std::vector<int32_t>(rows * width, null_page)});
+  }
+}
 
 void BatchTable::Bind(uint32_t row, RequestState* request) {
   Wipe(row);
@@ -25,14 +27,17 @@ void BatchTable::Bind(uint32_t row, RequestState* request) {
 }
 
 void BatchTable::Wipe(uint32_t row) {
-  std::span<int32_t> entries = Mutable(row);
-  std::fill(entries.begin(), entries.begin() + touched_[row], null_page_);
-  filled_[row] = touched_[row] = 0;
+  for (Table& t : tables_) {
+    const std::span<int32_t> entries = t.Row(row);
+    std::fill(entries.begin(), entries.begin() + t.touched[row], null_page_);
+    t.filled[row] = t.touched[row] = 0;
+  }
 }
 
-void BatchTable::Corrupt(uint64_t row, uint64_t k, int32_t page) {
-  Mutable(row)[k] = page;
-  touched_[row] = std::max(touched_[row], static_cast<uint32_t>(k) + 1);
+void BatchTable::Corrupt(uint64_t row, uint64_t k, int32_t page, size_t group) {
+  Table& t = tables_[group];
+  t.Row(row)[k] = page;
+  t.touched[row] = std::max(t.touched[row], static_cast<uint32_t>(k) + 1);
 }
 
 void BatchTable::Clear(RequestState* request) {
@@ -52,10 +57,12 @@ void BatchTable::Move(uint32_t from, uint32_t to) {
   on_bind_(from, nullptr);
   Bind(to, request);
   // Entries move as they are, wrong ones too.
-  const std::span<int32_t> source = Mutable(from);
-  std::copy(source.begin(), source.begin() + touched_[from], Mutable(to).begin());
-  filled_[to] = filled_[from];
-  touched_[to] = touched_[from];
+  for (Table& t : tables_) {
+    const std::span<int32_t> source = t.Row(from);
+    std::copy(source.begin(), source.begin() + t.touched[from], t.Row(to).begin());
+    t.filled[to] = t.filled[from];
+    t.touched[to] = t.touched[from];
+  }
   Wipe(from);
   ++moves_;
 }
@@ -81,13 +88,23 @@ void BatchTable::Assign(std::span<RequestState* const> scheduled) {
 }
 
 void BatchTable::WriteNewPages(const RequestState& request) {
-  std::span<int32_t> row = Mutable(request.row);
-  uint32_t& filled = filled_[request.row];
-  KVF_CHECK(request.pages.size() <= row.size(), "I-44 a request fits into a row");
-  for (; filled < request.pages.size(); ++filled) {
-    row[filled] = static_cast<int32_t>(request.pages[filled].value());
+  for (size_t group = 0; group < tables_.size(); ++group) {
+    Table& t = tables_[group];
+    const std::vector<PageId>& pages = request.lists[group].pages;
+    const std::span<int32_t> row = t.Row(request.row);
+    uint32_t& filled = t.filled[request.row];
+    KVF_CHECK(pages.size() <= row.size(), "I-44 a request fits into a row");
+    for (; filled < pages.size(); ++filled) {
+      row[filled] = static_cast<int32_t>(pages[filled].value());
+    }
+    t.touched[request.row] = std::max(t.touched[request.row], filled);
   }
-  touched_[request.row] = std::max(touched_[request.row], filled);
+}
+
+void BatchTable::Rewrite(const RequestState& request, size_t group, uint64_t at) {
+  if (request.row == kNoRow) return;
+  uint32_t& filled = tables_[group].filled[request.row];
+  filled = std::min(filled, static_cast<uint32_t>(at));
 }
 
 }  // namespace kvfence

@@ -43,6 +43,20 @@ Status CheckEngineConfig(const EngineConfig& c) {
   return Status();
 }
 
+void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
+  c->max_chunk = rng.Between(1, std::max<uint64_t>(c->token_budget / 2, 1));
+  // From one page to most of a request.
+  c->window = rng.Chance(1, 4) ? rng.Between(1, c->page_size) : rng.Between(1, longest);
+  KvGroup swa;
+  swa.page_size = c->page_size;
+  swa.window = c->window;
+  const uint64_t need = MostPages(swa, longest, c->token_budget) + 2;
+  c->window_pages = need + rng.Below(2 * need);
+  if (c->features.sliding_window && c->features.one_space) {
+    c->pages = std::max(c->pages, need + PagesFor(longest, c->page_size) + 1);
+  }
+}
+
 EngineConfig Completed(EngineConfig config) {
   if (config.buckets.empty()) {
     for (uint64_t bucket = 1; bucket < config.rows; bucket *= 2) config.buckets.push_back(bucket);
@@ -51,29 +65,35 @@ EngineConfig Completed(EngineConfig config) {
   return config;
 }
 
-uint64_t TableWidth(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
-  if (config.width > 0) return config.width;
-  uint64_t longest = 1;
-  for (const TraceRequest& r : trace) {
-    longest = std::max(longest, uint64_t{r.input_length} + r.output_length);
+Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& config,
+                                                         const std::vector<TraceRequest>& trace) {
+  std::vector<std::unique_ptr<PagePool>> pools;
+  for (const KvGroup& group : GroupsOf(config, trace)) {
+    const PoolId id(static_cast<uint32_t>(pools.size()));
+    Result<std::unique_ptr<PagePool>> pool =
+        pools.empty() || group.space.empty()
+            ? PagePool::Create(
+                  {.id = id, .pages = static_cast<int64_t>(group.pages), .order = config.reuse})
+            : pools.front()->CreateSibling(id);
+    if (!pool.ok()) return Status(pool.status().code(), pool.status().message());
+    pools.push_back(std::move(*pool));
   }
-  // A request that can't fit the pool is rejected, so no row needs more than the pool has.
-  const uint64_t pages =
-      std::min((longest + config.page_size - 1) / config.page_size, config.pages - 1);
-  const uint64_t tile = std::max<uint64_t>(config.reach_tile, 1);
-  return (pages + tile - 1) / tile * tile;
+  return pools;
 }
 
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   FenceConfig fence;
-  const uint64_t width = TableWidth(config, trace);
-  PoolConfig& pool = fence.pools.emplace_back();
-  pool.name = "full";
-  pool.pages = config.pages;
-  pool.page_size = config.page_size;
-  pool.width = width;
+  for (const KvGroup& group : GroupsOf(config, trace)) {
+    PoolConfig& pool = fence.pools.emplace_back();
+    pool.name = group.name;
+    pool.pages = group.pages;
+    pool.page_size = group.page_size;
+    pool.width = group.width;
+    pool.window = group.window;
+    pool.space = group.space;
+  }
   fence.rows = config.rows;
-  fence.width = width;
+  fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
   fence.reuse = Reuse::kRetired;
   fence.policy = config.policy;

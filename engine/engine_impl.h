@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,19 +16,21 @@
 
 namespace kvfence {
 
-// Table entries of a row: as configured, or what the trace's longest request needs.
-uint64_t TableWidth(const EngineConfig& config, const std::vector<TraceRequest>& trace);
 // Fills in what the config leaves to the engine.
 EngineConfig Completed(EngineConfig config);
+// One per group; those of one space share it.
+Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& config,
+                                                         const std::vector<TraceRequest>& trace);
 StepLatency Percentiles(std::vector<uint32_t>* steps);
 
 template <class TrackerT>
 class Engine<TrackerT>::Impl {
  public:
   Impl(const EngineConfig& config, const std::vector<TraceRequest>* trace, TrackerT tracker,
-       EngineNames names, FaultHooks* hooks, OutcomeSink* outcomes, std::unique_ptr<PagePool> pool)
-      : state_(config, TableWidth(config, *trace), trace, std::move(tracker), std::move(names),
-               hooks, outcomes, std::move(pool)),
+       EngineNames names, FaultHooks* hooks, OutcomeSink* outcomes,
+       std::vector<std::unique_ptr<PagePool>> pools)
+      : state_(config, trace, std::move(tracker), std::move(names), hooks, outcomes,
+               std::move(pools)),
         surface_(&state_),
         scheduler_(&state_),
         runner_(&state_, &scheduler_) {
@@ -44,7 +47,7 @@ class Engine<TrackerT>::Impl {
       return false;
     }
     ++s.passes;
-    s.books.EndRests(s.passes);
+    for (const auto& books : s.books) books->EndRests(s.passes);
     scheduler_.Arrive();
     scheduler_.Abort(AbortMoment::kBetweenSteps);
     s.flight.view.clear();
@@ -71,10 +74,26 @@ class Engine<TrackerT>::Impl {
     while (!s.running.empty()) scheduler_.Preempt(s.running.back());
     s.device.Discard();
     s.report.row_moves = s.batch.moves();
-    s.report.audit = s.books.AuditIdle();
+    s.report.audit = AuditIdle();
     s.report.first_token = Percentiles(&s.first_latencies);
     s.report.whole = Percentiles(&s.whole_latencies);
     if (s.hooks == nullptr) s.tracker.Audit({.idle = true});
+  }
+
+  std::string AuditIdle() const {
+    PoolCounts all;
+    for (const auto& books : state_.books) {
+      if (std::string breach = books->AuditIdle(); !breach.empty()) return breach;
+      const PoolCounts counts = books->counts();
+      all.cached += counts.cached;
+      const uint64_t there = counts.free + (state_.one_space() ? all.cached : counts.cached) +
+                             counts.quarantined + counts.retired + 1;
+      const bool last = books == state_.books.back();
+      if (there != counts.pages && (last || !state_.one_space())) {
+        return "free, cached and set-apart pages do not add up";
+      }
+    }
+    return "";
   }
 
   EngineState<TrackerT> state_;
@@ -95,11 +114,10 @@ Result<std::unique_ptr<Engine<TrackerT>>> Engine<TrackerT>::Create(
     const EngineConfig& config, const std::vector<TraceRequest>* trace, TrackerT tracker,
     EngineNames names, FaultHooks* hooks, OutcomeSink* outcomes) {
   if (Status status = CheckEngineConfig(config); !status.ok()) return status;
-  Result<std::unique_ptr<PagePool>> pool = PagePool::Create(
-      {.id = PoolId(0), .pages = static_cast<int64_t>(config.pages), .order = config.reuse});
-  if (!pool.ok()) return Status(pool.status().code(), pool.status().message());
+  Result<std::vector<std::unique_ptr<PagePool>>> pools = MakePools(config, *trace);
+  if (!pools.ok()) return Status(pools.status().code(), pools.status().message());
   auto impl = std::make_unique<Impl>(Completed(config), trace, std::move(tracker), std::move(names),
-                                     hooks, outcomes, std::move(*pool));
+                                     hooks, outcomes, std::move(*pools));
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

@@ -8,9 +8,12 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine_pages.h"
+#include "engine_prefix.h"
 #include "engine_state.h"
 
 namespace kvfence {
@@ -18,7 +21,7 @@ namespace kvfence {
 template <class TrackerT>
 class Scheduler {
  public:
-  explicit Scheduler(EngineState<TrackerT>* state) : s_(*state) {}
+  explicit Scheduler(EngineState<TrackerT>* state) : s_(*state), pages_(state), prefix_(state) {}
 
   // Requests whose time has come enter the queue.
   void Arrive() {
@@ -71,21 +74,15 @@ class Scheduler {
       Schedule(r, n, &budget, scheduled);
     }
     // Alone in the queue, nothing running, and still no room: it never will fit.
-    if (scheduled->empty() && s_.running.empty() && !s_.waiting.empty() && !s_.books.resting()) {
+    if (scheduled->empty() && s_.running.empty() && !s_.waiting.empty() && !s_.Resting()) {
       End(s_.waiting.front(), EndKind::kRejected);
     }
   }
 
-  // Full pages that settled steps wrote enter the index.
-  void PublishPages(RequestState* r) {
-    if (!s_.config.prefix_cache) return;
-    const uint64_t full = r->computed / s_.config.page_size;
-    for (uint64_t& at = r->published_pages; at < full; ++at) {
-      if (s_.hooks != nullptr && !s_.hooks->OnPublish(*s_.surface, r->index, at)) continue;
-      const KeyId key = KeyAt(r, at);
-      if (!s_.books.Publish(key, r->pages[at], r->identity)) continue;
-      s_.tracker.Publish({.key = key, .req = r->id, .at = at});
-    }
+  // What settled steps have filled enters the index, and what windows have left behind goes back.
+  void Advance(RequestState* r) {
+    prefix_.Publish(r);
+    pages_.Slide(r);
   }
 
   // Back to the head of the queue: all is computed again (preemption by recompute).
@@ -100,13 +97,10 @@ class Scheduler {
   // What follows `tokens`, whole pages from the start, is computed again, into fresh pages and from
   // a row bound anew: a failed row stays failed, and its table may be what was wrong.
   void Rewind(RequestState* r, uint64_t tokens) {
-    const size_t keep = std::min<size_t>(tokens / s_.config.page_size, r->pages.size());
-    r->computed = keep * s_.config.page_size;
+    r->computed = pages_.Resumable(*r, tokens);
     s_.batch.Clear(r);
     s_.tracker.Trim({.req = r->id, .tokens = r->computed});
-    s_.tracker.Drop({.req = r->id, .at = keep, .n = r->pages.size() - keep});
-    ReturnPages(r, keep);
-    r->published_pages = std::min<uint64_t>(r->published_pages, keep);
+    pages_.DropBehind(r, r->computed);
     s_.report.tokens_kept += r->computed;
   }
 
@@ -147,14 +141,26 @@ class Scheduler {
       r->abort_moment = static_cast<AbortMoment>(s_.abort_rng.Below(3));
     }
     const uint64_t most = uint64_t{trace.input_length} + trace.output_length - 1;
-    const bool fits = s_.PagesFor(most) < s_.config.pages && s_.PagesFor(most) <= s_.batch.width();
+    const bool fits = CanFit(most);
     s_.waiting.push_back(r.get());
     s_.requests[index] = std::move(r);
     if (!fits) End(s_.waiting.back(), EndKind::kRejected);
   }
 
+  // Alone in the pools, with nothing cached.
+  bool CanFit(uint64_t tokens) const {
+    uint64_t together = 1;
+    for (const KvGroup& group : s_.groups) {
+      const uint64_t most = MostPages(group, tokens, s_.config.token_budget);
+      if (most >= group.pages || PagesFor(tokens, group.page_size) > group.width) return false;
+      together += most;
+    }
+    return !s_.one_space() || together <= s_.groups[0].pages;
+  }
+
   uint64_t NewTokens(const RequestState& r, uint64_t budget) const {
-    const uint64_t chunk = s_.config.max_chunk > 0 ? s_.config.max_chunk : budget;
+    const EngineConfig& c = s_.config;
+    const uint64_t chunk = c.features.chunked_prefill && c.max_chunk > 0 ? c.max_chunk : budget;
     return std::min({r.tokens.size() - r.computed, budget, chunk});
   }
 
@@ -168,12 +174,12 @@ class Scheduler {
   // Pages for `tokens` tokens, preempting the newest as long as there are too few. False: `r`
   // itself had to go.
   bool MakeRoom(RequestState* r, uint64_t tokens, bool* pressed) {
-    const uint64_t want = s_.PagesFor(tokens);
-    if (want <= r->pages.size()) return true;
-    while (want - r->pages.size() > s_.books.Available()) {
+    const Demand lacking = pages_.Lacking(*r, tokens);
+    if (pages_.Nothing(lacking)) return true;
+    while (!pages_.Fits(lacking)) {
       RequestState* victim = s_.running.back();
       *pressed = true;
-      if (victim == r && s_.running.size() == 1 && !s_.books.resting()) {
+      if (victim == r && s_.running.size() == 1 && !s_.Resting()) {
         End(r, EndKind::kRejected);
         return false;
       }
@@ -181,136 +187,42 @@ class Scheduler {
       Preempt(victim);
       if (victim == r) return false;
     }
-    TakePages(r, want - r->pages.size());
+    pages_.Take(r, lacking);
     return true;
-  }
-
-  void TakePages(RequestState* r, uint64_t n) {
-    if (n == 0) return;
-    fresh_.clear();
-    for (uint64_t i = 0; i < n; ++i) fresh_.push_back(s_.books.Take());
-    if (s_.hooks != nullptr) {
-      std::vector<PageId> altered = fresh_;
-      s_.hooks->OnAlloc(*s_.surface, r->index, altered);
-      for (size_t i = 0; i < fresh_.size() && i < altered.size(); ++i) {
-        if (altered[i] != fresh_[i] && s_.books.Exchange(fresh_[i], altered[i])) {
-          fresh_[i] = altered[i];
-        }
-      }
-    }
-    s_.tracker.Alloc({.req = r->id, .pages = fresh_});
-    r->pages.insert(r->pages.end(), fresh_.begin(), fresh_.end());
-  }
-
-  KeyId KeyAt(RequestState* r, uint64_t at) const {
-    const uint64_t size = s_.config.page_size;
-    while (r->keys.size() <= at) {
-      const uint64_t k = r->keys.size();
-      const KeyId parent = k == 0 ? KeyId() : r->keys[k - 1];
-      r->keys.push_back(
-          ChainKey(parent, std::span(r->tokens).subspan(k * size, size), r->identity));
-    }
-    return r->keys[at];
-  }
-
-  // Pages of full blocks that are in the index already; at least the last token is computed.
-  void FindHits(RequestState* r) {
-    hits_.clear();
-    if (!s_.config.prefix_cache) return;
-    const uint64_t most = (r->tokens.size() - 1) / s_.config.page_size;
-    for (uint64_t at = 0; at < most; ++at) {
-      const KeyId key = KeyAt(r, at);
-      const std::optional<PageId> page = s_.books.Lookup(key);
-      if (!page) break;
-      hits_.push_back({key, *page});
-    }
-  }
-  bool RoomBesideHits(uint64_t tokens) const {
-    uint64_t need = s_.PagesFor(tokens) - hits_.size();
-    for (const SharedPage& hit : hits_) {
-      if (s_.books.StateOf(hit.page) == PageState::kCached) ++need;
-    }
-    return need <= s_.books.Available();
   }
 
   // New tokens of its first step, or 0: not now.
   uint64_t TryAdmit(RequestState* r, uint64_t budget) {
     if (r->tokens.empty()) r->tokens = PromptTokens(*r->trace);
-    FindHits(r);
-    const uint64_t size = s_.config.page_size;
-    r->computed = hits_.size() * size;
+    r->computed = prefix_.Find(r);
     uint64_t n = NewTokens(*r, budget);
-    if (!RoomBesideHits(r->computed + n)) {
+    if (!pages_.Fits(prefix_.NeedBeside(r->computed + n))) {
       r->computed = 0;
       return 0;
     }
-    if (s_.hooks != nullptr) s_.hooks->OnShare(*s_.surface, r->index, hits_);
     ++s_.report.admitted;
     r->id = s_.tracker.Admit({.name = r->name, .identity = r->identity});
-    MapHits(r);
-    r->computed = r->pages.size() * size;
+    r->computed = prefix_.Map(r);
     s_.waiting.pop_front();
     s_.running.push_back(r);
     n = NewTokens(*r, budget);
-    const uint64_t need = s_.PagesFor(r->computed + n) - r->pages.size();
-    if (need > s_.books.Available()) {  // a hook took hits away
+    const Demand lacking = pages_.Lacking(*r, r->computed + n);
+    if (!pages_.Fits(lacking)) {  // a hook took hits away
       Preempt(r);
       return 0;
     }
-    TakePages(r, need);
+    pages_.Take(r, lacking);
     return n;
   }
 
-  void MapHits(RequestState* r) {
-    r->published_pages = 0;
-    if (hits_.empty()) return;
-    fresh_.clear();
-    std::vector<KeyId> keys;
-    for (const SharedPage& hit : hits_) {
-      if (!s_.books.AddReference(hit.page)) break;
-      s_.books.NoteHit(hit.key);
-      fresh_.push_back(hit.page);
-      keys.push_back(hit.key);
-    }
-    const uint64_t tokens = fresh_.size() * s_.config.page_size;
-    s_.tracker.Share({.req = r->id, .pages = fresh_, .tokens = tokens, .keys = keys});
-    r->pages = fresh_;
-    r->published_pages = fresh_.size();
-    s_.report.pages_shared += fresh_.size();
-    s_.report.tokens_cached += tokens;
-  }
-
-  // Row and pages go back, last page first so that a cached chain is evicted from its end.
+  // Row and pages go back.
   void GiveUp(RequestState* r) {
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
     s_.tracker.Release({.req = r->id});
-    ReturnPages(r, 0);
+    pages_.ReturnBehind(r, 0);
     r->id = RequestId();
     r->computed = 0;
-  }
-
-  // Pages from the logical page `keep` on go back.
-  void ReturnPages(RequestState* r, size_t keep) {
-    fresh_.clear();
-    for (size_t i = r->pages.size(); i > keep; --i) {
-      const PageId page = r->pages[i - 1];
-      const ReturnAction action = s_.hooks == nullptr
-                                      ? ReturnAction::kProceed
-                                      : s_.hooks->OnReturn(*s_.surface, r->index, page);
-      if (action == ReturnAction::kSkip) continue;
-      if (s_.books.Return(page)) fresh_.push_back(page);
-      if (action == ReturnAction::kTwice) again_.push_back(page);
-    }
-    if (!fresh_.empty()) s_.tracker.Free({.pages = fresh_});
-    r->pages.resize(keep);
-    for (const PageId page : std::exchange(again_, {})) {
-      if (s_.books.StateOf(page) == PageState::kFree) {
-        s_.surface->FreeAgain(page);
-      } else {
-        s_.surface->FreePageNow(page);
-      }
-    }
   }
 
   void Count(const RequestState& r, EndKind kind) {
@@ -338,9 +250,8 @@ class Scheduler {
   }
 
   EngineState<TrackerT>& s_;
-  std::vector<SharedPage> hits_;
-  std::vector<PageId> fresh_;
-  std::vector<PageId> again_;
+  PageKeeper<TrackerT> pages_;
+  PrefixCache<TrackerT> prefix_;
 };
 
 }  // namespace kvfence

@@ -4,11 +4,12 @@
 // (a present incarnation), or `gone` and kept until its step is settled.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "attention.h"
@@ -16,6 +17,7 @@
 #include "kvfence/engine.h"
 #include "kvfence/ground_truth.h"
 #include "kvfence/sim_device.h"
+#include "model_parts.h"
 #include "page_books.h"
 #include "request_state.h"
 #include "step_buffers.h"
@@ -29,32 +31,42 @@ struct StepInFlight {
   std::vector<StepRow> view;        // by row, padded ones included
   std::vector<RowPlan> plans;       // what the fence is told: must live until retired
   std::vector<Row> pads;
-  std::array<PoolBuffers, 1> pools{};
-  StepBuffers* buffers = nullptr;
-  std::optional<StepBuffers> raw{};  // as buffers, but for the fence's sanitising (judge_raw)
+  std::vector<PoolBuffers> pools;    // by group
+  std::span<StepBuffers> buffers{};  // by part of the model
+  std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
   PassResult raw_pass;
 };
 
+inline constexpr PageId kNullPage{0};
+
 template <class TrackerT>
 struct EngineState {
-  EngineState(const EngineConfig& c, uint64_t width, const std::vector<TraceRequest>* t,
-              TrackerT tracker_in, EngineNames n, FaultHooks* h, OutcomeSink* o,
-              std::unique_ptr<PagePool> pool)
+  EngineState(const EngineConfig& c, const std::vector<TraceRequest>* t, TrackerT tracker_in,
+              EngineNames n, FaultHooks* h, OutcomeSink* o,
+              std::vector<std::unique_ptr<PagePool>> pools)
       : config(c),
         trace(t),
+        groups(GroupsOf(c, *t)),
         tracker(tracker_in),
         names(std::move(n)),
         hooks(h),
         outcomes(o),
-        weights(c.page_size, width),
-        kv(c.pages, &weights),
-        pass(&kv, 0),
+        weights(WeightsOf(groups)),
+        kv(MemoryOf(groups, weights)),
+        model(ModelOf(groups, weights)),
+        pass(&kv, WindowsOf(groups), kNullPage.value()),
         device(Mix64(c.seed) ^ 1),
-        books(std::move(pool), &tracker, &report, h != nullptr),
-        batch(c.rows, width, 0, [this](uint32_t row, RequestState* r) { Bound(row, r); }),
-        buffers{StepBuffers(c.rows, width), StepBuffers(c.rows, width)},
-        abort_rng(Mix64(c.seed) ^ 2) {}
+        batch(c.rows, WidthsOf(groups), kNullPage.value(),
+              [this](uint32_t row, RequestState* r) { Bound(row, r); }),
+        buffers{BuffersOf(groups, c.rows), BuffersOf(groups, c.rows)},
+        abort_rng(Mix64(c.seed) ^ 2) {
+    for (auto& pool : pools) {
+      books.push_back(
+          std::make_unique<PageBooks<TrackerT>>(std::move(pool), &tracker, &report, h != nullptr));
+    }
+    for (const KvGroup& group : groups) page_unit = std::max(page_unit, group.page_size);
+  }
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
@@ -69,12 +81,16 @@ struct EngineState {
       return;
     tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
   }
-  uint64_t PagesFor(uint64_t tokens) const {
-    return (tokens + config.page_size - 1) / config.page_size;
+  static PoolId Pool(size_t group) { return PoolId(static_cast<uint32_t>(group)); }
+  bool one_space() const { return groups.size() > 1 && !groups[0].space.empty(); }
+  bool Resting() const {
+    return std::ranges::any_of(books, [](const auto& b) { return b->resting(); });
   }
 
   EngineConfig config;
   const std::vector<TraceRequest>* trace;
+  std::vector<KvGroup> groups;
+  uint64_t page_unit = 1;  // tokens that are whole pages in every group
   [[no_unique_address]] TrackerT tracker;
   EngineNames names;
   FaultHooks* hooks;
@@ -82,13 +98,15 @@ struct EngineState {
   FaultSurface* surface = nullptr;
   EngineReport report;
 
-  PositionWeights weights;
-  KvMemory kv;
+  std::vector<PositionWeights> weights;  // by group
+  std::vector<KvMemory> kv;              // by part of the model
+  Model model;
   AttentionPass pass;
   SimDevice device;
-  PageBooks<TrackerT> books;
+  std::vector<std::unique_ptr<PageBooks<TrackerT>>> books;  // by group
   BatchTable batch;
-  std::array<StepBuffers, 2> buffers;  // of this step and the one before
+  // By part of the model; of this step and the one before.
+  std::array<std::vector<StepBuffers>, 2> buffers;
 
   std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace; null: not there
   std::deque<RequestState*> waiting;

@@ -35,8 +35,8 @@ class StepRunner {
   void Begin(std::vector<RequestState*>* scheduled) {
     StepInFlight& f = s_.flight;
     f.id = StepId(++s_.report.steps);
-    f.buffers = &s_.buffers[f.id.value() % 2];
-    f.raw.reset();  // the last step's: hooks before validate must not reach into it
+    f.buffers = s_.buffers[f.id.value() % 2];
+    f.raw.clear();  // the last step's: hooks before validate must not reach into it
     s_.batch.Assign(*scheduled);
     f.rows.resize(scheduled->size());
     for (RequestState* r : *scheduled) f.rows[r->row] = r;
@@ -46,7 +46,7 @@ class StepRunner {
     const uint64_t padded = Bucket(f.rows.size());
     for (uint64_t row = f.rows.size(); row < padded; ++row) {
       f.pads.push_back(Row(static_cast<uint32_t>(row)));
-      f.view.push_back({.row = f.pads.back(), .new_tokens = 1, .reach = Reach(0)});
+      f.view.push_back({.row = f.pads.back(), .new_tokens = 1, .reach = Reach(0, 0)});
     }
     if (s_.hooks != nullptr) s_.hooks->AfterPlan(*s_.surface);
     for (const RequestState* r : f.rows) s_.batch.WriteNewPages(*r);
@@ -56,8 +56,12 @@ class StepRunner {
   }
 
   StepRow View(const RequestState& r) {
-    const uint64_t covered = s_.PagesFor(r.computed + r.planned);
-    s_.report.entries_read += covered;
+    const uint64_t end = r.computed + r.planned;
+    const uint64_t covered = PagesFor(end, s_.groups[0].page_size);
+    for (const KvGroup& group : s_.groups) {
+      s_.report.entries_read +=
+          PagesFor(end, group.page_size) - FirstRead(r.computed, group.window) / group.page_size;
+    }
     s_.report.tokens_computed += r.planned;
     if (r.planned > 1) ++s_.report.prefill_rows;
     return {.row = Row(r.row),
@@ -66,15 +70,15 @@ class StepRunner {
             .length_before = r.computed,
             .new_tokens = r.planned,
             .covered = covered,
-            .reach = Reach(covered),
+            .reach = Reach(covered, 0),
             .publishes = r.samples_after(r.planned)};
   }
-  uint64_t Reach(uint64_t covered) const {
+  uint64_t Reach(uint64_t covered, size_t group) const {
     const uint64_t tile = std::max<uint64_t>(s_.config.reach_tile, 1);
-    return std::min((covered + tile - 1) / tile * tile, s_.batch.width());
+    return std::min((covered + tile - 1) / tile * tile, s_.batch.width(group));
   }
   uint64_t Bucket(uint64_t live) const {
-    if (!s_.config.pad_batches) return live;
+    if (!s_.config.features.padded_batches) return live;
     for (const uint64_t bucket : s_.config.buckets) {
       if (bucket >= live) return std::min(bucket, s_.config.rows);
     }
@@ -93,36 +97,40 @@ class StepRunner {
   // Copies the host's tables; derives slots, as engines do, from the host's table.
   void Upload() {
     StepInFlight& f = s_.flight;
-    StepBuffers& b = *f.buffers;
-    b.rows = f.view.size();
-    b.live = f.rows.size();
-    b.slots.clear();
-    b.starts[0] = 0;
-    for (uint64_t row = 0; row < b.rows; ++row) {
-      UploadRow(f.view[row], row, &b);
-      if (row < b.live) {
-        const RequestState& r = *f.rows[row];
-        PushSlots(f.view[row], s_.batch.Row(row), &b);
-        b.inputs[row] = {r.tokens.data() + r.computed, r.salt};
-      } else {
-        b.slots.push_back(-1);
-        b.inputs[row] = {nullptr, 0};
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      StepBuffers& b = f.buffers[g];
+      b.rows = f.view.size();
+      b.live = f.rows.size();
+      b.slots.clear();
+      b.starts[0] = 0;
+      for (uint64_t row = 0; row < b.rows; ++row) {
+        UploadRow(f.view[row], row, g, &b);
+        if (row < b.live) {
+          const RequestState& r = *f.rows[row];
+          PushSlots(f.view[row], s_.batch.Row(row, g), s_.groups[g].page_size, &b);
+          b.inputs[row] = {r.tokens.data() + r.computed, r.salt};
+        } else {
+          b.slots.push_back(-1);
+          b.inputs[row] = {nullptr, 0};
+        }
+        b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
       }
-      b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
     }
   }
 
-  void UploadRow(const StepRow& view, uint64_t row, StepBuffers* b) {
-    const uint64_t n = std::max<uint64_t>(b->filled[row], view.reach);
-    std::memcpy(b->TableRow(row).data(), s_.batch.Row(row).data(), n * sizeof(int32_t));
-    b->filled[row] = static_cast<uint32_t>(view.reach);
-    b->reach[row] = view.reach;
-    b->lengths[row] =
-        view.request == kNoRequest ? 0 : static_cast<int32_t>(view.length_before + view.new_tokens);
+  void UploadRow(const StepRow& view, uint64_t row, size_t group, StepBuffers* b) {
+    const uint64_t length = view.request == kNoRequest ? 0 : view.length_before + view.new_tokens;
+    const uint64_t reach =
+        group == 0 ? view.reach : Reach(PagesFor(length, s_.groups[group].page_size), group);
+    const uint64_t n = std::max<uint64_t>(b->filled[row], reach);
+    std::memcpy(b->TableRow(row).data(), s_.batch.Row(row, group).data(), n * sizeof(int32_t));
+    b->filled[row] = static_cast<uint32_t>(reach);
+    b->reach[row] = reach;
+    b->lengths[row] = static_cast<int32_t>(length);
   }
 
-  void PushSlots(const StepRow& view, std::span<const int32_t> table, StepBuffers* b) {
-    const uint64_t size = s_.config.page_size;
+  static void PushSlots(const StepRow& view, std::span<const int32_t> table, uint64_t size,
+                        StepBuffers* b) {
     uint64_t k = view.length_before / size;
     uint64_t offset = view.length_before % size;
     uint64_t left = view.new_tokens;
@@ -140,7 +148,7 @@ class StepRunner {
   void Validate() {
     StepInFlight& f = s_.flight;
     if (s_.hooks != nullptr) s_.hooks->BeforeValidate(*s_.surface);
-    if (s_.config.judge_raw) f.raw = *f.buffers;
+    if (s_.config.judge_raw) f.raw.assign(f.buffers.begin(), f.buffers.end());
     if constexpr (TrackerT::kTracks) {
       f.plans.clear();
       for (size_t row = 0; row < f.rows.size(); ++row) {
@@ -149,7 +157,11 @@ class StepRunner {
         plan.reach = view.reach;
         f.plans.push_back(plan);
       }
-      f.pools[0] = f.buffers->View();
+      f.pools.clear();
+      for (size_t g = 0; g < s_.groups.size(); ++g) {
+        f.pools.push_back(f.buffers[g].View());
+        f.pools.back().pool = s_.Pool(g);
+      }
     }
     s_.tracker.Step({.step = f.id, .rows = f.plans, .pads = f.pads, .pools = f.pools});
   }
@@ -161,10 +173,10 @@ class StepRunner {
     if (s_.config.judge_raw) {
       // What would happen without the fence, on trial.
       UndoLog undo;
-      s_.pass.Run(*f.raw, &f.raw_pass, &undo);
-      s_.kv.Undo(undo);
+      s_.pass.Run(f.raw, &f.raw_pass, &undo);
+      s_.pass.Undo(undo);
     }
-    s_.pass.Run(*f.buffers, &f.pass);
+    s_.pass.Run(f.buffers, &f.pass);
     s_.report.wild_accesses += f.pass.wild_accesses;
   }
 
@@ -188,9 +200,11 @@ class StepRunner {
     }
     if (settlement.storm) ++s_.report.storms;
     s_.report.stopped |= settlement.stop;
-    for (const KeyId key : settlement.unpublish) s_.books.Unpublish(key);
+    for (const KeyId key : settlement.unpublish) {
+      for (const auto& books : s_.books) books->Unpublish(key);
+    }
     for (const auto& [pool, page] : settlement.quarantine) {
-      s_.books.SetApart(page, s_.passes + s_.config.quarantine_steps);
+      s_.books[pool.value()]->SetApart(page, s_.passes + s_.config.quarantine_steps);
     }
     for (size_t row = 0; row < f.rows.size(); ++row) Finish(f.rows[row], outcomes_[row]);
   }
@@ -225,7 +239,7 @@ class StepRunner {
   void Compare(RequestState* r, const StepRow& view, RowOutcome* outcome) {
     if (!outcome->sampled && !s_.config.judge_raw) return;
     if (!r->golden) {
-      r->golden.emplace(&s_.weights, r->salt, s_.config.judge_raw);
+      r->golden.emplace(&s_.model, r->salt, s_.config.judge_raw);
       r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
     }
     const size_t row = view.row.value();
@@ -262,7 +276,7 @@ class StepRunner {
       if (r->golden) r->golden->Advance();
       if (!r->first_token_step) r->first_token_step = s_.passes;
     }
-    scheduler_.PublishPages(r);
+    scheduler_.Advance(r);
     if (r->done()) scheduler_.End(r, EndKind::kFinished);
   }
 

@@ -33,7 +33,7 @@ class Surface final : public FaultSurface {
   }
   std::span<const PageId> PagesOf(RequestIndex request) const override {
     const RequestState* r = Find(request);
-    return r ? std::span<const PageId>(r->pages) : std::span<const PageId>();
+    return r ? std::span<const PageId>(r->lists[0].pages) : std::span<const PageId>();
   }
   uint64_t LengthOf(RequestIndex request) const override {
     const RequestState* r = Find(request);
@@ -42,18 +42,17 @@ class Surface final : public FaultSurface {
   std::vector<RequestIndex> HoldersOf(PageId page) const override {
     std::vector<RequestIndex> holders;
     for (const RequestState* r : s_.running) {
-      if (std::find(r->pages.begin(), r->pages.end(), page) != r->pages.end()) {
-        holders.push_back(r->index);
-      }
+      const std::vector<PageId>& pages = r->lists[0].pages;
+      if (std::find(pages.begin(), pages.end(), page) != pages.end()) holders.push_back(r->index);
     }
     return holders;
   }
-  PageState StateOf(PageId page) const override { return s_.books.StateOf(page); }
+  PageState StateOf(PageId page) const override { return s_.books[0]->StateOf(page); }
   SlotId SlotOf(RequestIndex request, uint64_t position) const override {
     const RequestState* r = Find(request);
     const uint64_t k = position / s_.config.page_size;
-    if (r == nullptr || k >= r->pages.size()) return SlotId(-1);
-    return SlotId(r->pages[k].value() * static_cast<int64_t>(s_.config.page_size) +
+    if (r == nullptr || k >= r->lists[0].pages.size()) return SlotId(-1);
+    return SlotId(r->lists[0].pages[k].value() * static_cast<int64_t>(s_.config.page_size) +
                   static_cast<int64_t>(position % s_.config.page_size));
   }
 
@@ -63,7 +62,7 @@ class Surface final : public FaultSurface {
   }
 
   int64_t DeviceEntry(Row row, uint64_t k) const override {
-    return s_.flight.buffers->TableRow(At(row))[Entry(k)];
+    return s_.flight.buffers[0].TableRow(At(row))[Entry(k)];
   }
   void SetDeviceEntry(Row row, uint64_t k, int64_t page) override {
     ForBuffers([&](StepBuffers& b) {
@@ -72,14 +71,14 @@ class Surface final : public FaultSurface {
     });
   }
   int64_t PreviousDeviceEntry(Row row, uint64_t k) const override {
-    return s_.buffers[(s_.flight.id.value() + 1) % 2].TableRow(At(row))[Entry(k)];
+    return s_.buffers[(s_.flight.id.value() + 1) % 2][0].TableRow(At(row))[Entry(k)];
   }
-  int64_t DeviceLength(Row row) const override { return s_.flight.buffers->lengths[At(row)]; }
+  int64_t DeviceLength(Row row) const override { return s_.flight.buffers[0].lengths[At(row)]; }
   void SetDeviceLength(Row row, int64_t tokens) override {
     ForBuffers([&](StepBuffers& b) { b.lengths[At(row)] = static_cast<int32_t>(tokens); });
   }
   int64_t DeviceSlot(Row row, uint64_t i) const override {
-    const StepBuffers& b = *s_.flight.buffers;
+    const StepBuffers& b = s_.flight.buffers[0];
     KVF_CHECK(i < b.NewTokens(At(row)), "a hook's slot is one of the row's");
     return b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i];
   }
@@ -98,25 +97,25 @@ class Surface final : public FaultSurface {
   }
 
   void FreePageNow(PageId page) override {
-    const PageState state = s_.books.StateOf(page);
-    s_.books.ListAgain(page, state == PageState::kLive || state == PageState::kCached);
+    const PageState state = s_.books[0]->StateOf(page);
+    s_.books[0]->ListAgain(page, state == PageState::kLive || state == PageState::kCached);
     s_.tracker.Free({.pages = {&page, 1}});
   }
   void FreeAgain(PageId page) override {
-    s_.books.ListAgain(page, false);
+    s_.books[0]->ListAgain(page, false);
     s_.tracker.Free({.pages = {&page, 1}});
   }
   bool EvictLeavingEntry(PageId page) override {
-    const bool left = s_.books.EvictLeavingEntry(page);
+    const bool left = s_.books[0]->EvictLeavingEntry(page);
     if (left) s_.tracker.Free({.pages = {&page, 1}});
     return left;
   }
 
   void Write(const LateWrite& write) override {
     const uint64_t size = s_.config.page_size;
-    if (!s_.kv.Contains(write.page.value())) return;
+    if (!s_.kv[0].Contains(write.page.value())) return;
     for (uint64_t o = write.first; o < std::min(write.first + write.n, size); ++o) {
-      s_.kv.WriteAt(static_cast<uint64_t>(write.page.value()), o, Mix64(write.content + o));
+      s_.kv[0].WriteAt(static_cast<uint64_t>(write.page.value()), o, Mix64(write.content + o));
     }
     if (!write.announced) return;
     s_.tracker.Write({.page = write.page,
@@ -151,9 +150,9 @@ class Surface final : public FaultSurface {
   // The step's buffers, and their twin for judging what the fence didn't sanitise.
   template <class F>
   void ForBuffers(F change) {
-    KVF_CHECK(s_.flight.buffers != nullptr, "device buffers exist from the first step on");
-    change(*s_.flight.buffers);
-    if (s_.flight.raw) change(*s_.flight.raw);
+    KVF_CHECK(!s_.flight.buffers.empty(), "device buffers exist from the first step on");
+    change(s_.flight.buffers[0]);
+    if (!s_.flight.raw.empty()) change(s_.flight.raw[0]);
   }
 
   EngineState<TrackerT>& s_;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "kvfence/ground_truth.h"
@@ -14,8 +13,13 @@
 
 namespace kvfence {
 
-// What stood in slots before they were written, so that a trial can be taken back.
-using UndoLog = std::vector<std::pair<int64_t, uint64_t>>;
+// What stood in a slot before it was written, so that a trial can be taken back.
+struct Overwritten {
+  uint32_t part = 0;  // of the model
+  int64_t slot = 0;
+  uint64_t content = 0;
+};
+using UndoLog = std::vector<Overwritten>;
 
 class KvMemory {
  public:
@@ -42,23 +46,16 @@ class KvMemory {
   }
   uint64_t At(uint64_t page, uint64_t offset) const { return slots_[page * page_size_ + offset]; }
   uint64_t Digest(uint64_t page) const { return digests_[page]; }
-  // The share of a page of which only the first `n` slots are read.
-  uint64_t PartDigest(uint64_t page, uint64_t n) const {
+  // The share of a page of which only the slots [first, end) are read.
+  uint64_t PartDigest(uint64_t page, uint64_t first, uint64_t end) const {
     const uint64_t* slot = slots_.data() + page * page_size_;
     uint64_t sum = 0;
-    for (uint64_t o = 0; o < n; ++o) sum += weights_->SlotWeight(o) * slot[o];
+    for (uint64_t o = first; o < end; ++o) sum += weights_->SlotWeight(o) * slot[o];
     return sum;
   }
   // What a read beyond the pool brings: something that nobody wrote.
   static constexpr uint64_t WildContent(int64_t page) {
     return Mix64(static_cast<uint64_t>(page) ^ 0x57494C44u);
-  }
-
-  void Undo(const UndoLog& log) {
-    for (auto it = log.rbegin(); it != log.rend(); ++it) {
-      const auto slot = static_cast<uint64_t>(it->first);
-      WriteAt(slot / page_size_, slot % page_size_, it->second);
-    }
   }
 
  private:

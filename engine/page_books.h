@@ -1,5 +1,5 @@
-// The engine's side of the allocator: pages taken, shared, published and given back, each change
-// told to the tracker in the order in which it happens.
+// The engine's side of one group's allocator: pages taken, shared, published and given back, each
+// change told to the tracker in the order in which it happens.
 //
 // Idea: PagePool refuses what would corrupt it, so a fault of the books can't be made by misusing
 // it; what a less careful allocator would do next is acted out here: pages whose number stands in
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvfence/check.h"
 #include "kvfence/engine.h"
 #include "kvfence/engine_report.h"
 #include "kvfence/page_pool.h"
@@ -28,7 +29,8 @@ class PageBooks final : public IndexListener {
  public:
   PageBooks(std::unique_ptr<PagePool> pool, TrackerT* tracker, EngineReport* report,
             bool faults_expected)
-      : pool_(std::move(pool)),
+      : id_(pool->id()),
+        pool_(std::move(pool)),
         index_(std::make_unique<PrefixIndex>(pool_.get(), this)),
         tracker_(tracker),
         report_(report),
@@ -36,14 +38,18 @@ class PageBooks final : public IndexListener {
         keys_(faults_expected ? static_cast<size_t>(pool_->pages()) : 0) {}
 
   const PagePool& pool() const { return *pool_; }
+  PoolId id() const { return id_; }
   PageState StateOf(PageId page) const {
     const std::optional<PageInfo> info = pool_->Describe(page);
     return info ? info->state : PageState::kNull;
   }
-  // Pages that Take can find.
-  uint64_t Available() const {
-    const PoolCounts counts = pool_->counts();
-    return counts.free + counts.evictable;
+  // Pages in the free list; where groups draw from one space, it's the same list.
+  uint64_t Free() const { return pool_->counts().free; }
+  // Cached pages that can be evicted.
+  uint64_t Evictable() const { return pool_->counts().evictable; }
+  void EvictOne() {
+    const bool evicted = index_->EvictOne().ok();
+    KVF_CHECK(evicted || faults_expected_, "I-45 without faults the allocator refuses nothing");
   }
 
   // One page with a reference; the caller has made sure that there is one.
@@ -152,26 +158,26 @@ class PageBooks final : public IndexListener {
     Result<PageChange> change = pool_->DropIndexHold(page);
     return Must(change.status());
   }
+  PoolCounts counts() const { return pool_->counts(); }
   // Empty when the books agree and nobody holds a page.
   std::string AuditIdle() const {
     if (const std::optional<AuditBreach> breach = pool_->Audit()) return breach->what;
     if (const std::optional<AuditBreach> breach = index_->Audit()) return breach->what;
     const PoolCounts counts = pool_->counts();
     if (counts.live != 0) return std::to_string(counts.live) + " pages still held by requests";
-    if (counts.free + counts.cached + counts.quarantined + counts.retired + 1 != counts.pages) {
-      return "free, cached and set-apart pages do not add up";
-    }
     return "";
   }
 
  private:
   // event `unpublish`
-  void OnUnpublish(const PrefixEntry& entry) override { tracker_->Unpublish({.key = entry.key}); }
+  void OnUnpublish(const PrefixEntry& entry) override {
+    tracker_->Unpublish({.key = entry.key, .pool = id_});
+  }
   // event `free`: an evicted page
   void OnReturn(PageId page) override {
     ++report_->pages_evicted;
     ++report_->pages_returned;
-    if (!Forget(&early_, page)) tracker_->Free({.pages = {&page, 1}});
+    if (!Forget(&early_, page)) tracker_->Free({.pages = {&page, 1}, .pool = id_});
   }
 
   static bool Forget(std::vector<PageId>* list, PageId page) {
@@ -196,6 +202,7 @@ class PageBooks final : public IndexListener {
     return i < keys_.size() && keys_[i] != KeyId() ? &keys_[i] : nullptr;
   }
 
+  PoolId id_;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<PrefixIndex> index_;
   TrackerT* tracker_;

@@ -1,13 +1,16 @@
 // A request inside the engine, from its arrival to its end, over all its incarnations.
 //
-// Invariant: computed <= tokens.size(); positions below `computed` are in the cache, in
-// pages[position / page_size]; while the request waits it has no pages and computed is 0.
+// Invariant: computed <= tokens.size(); positions below `computed` are in the cache, in each
+// group's pages[position / page_size], but for those that its window has left behind; while the
+// request waits it has no pages and computed is 0.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "kv_groups.h"
 #include "kvfence/event.h"
 #include "kvfence/fault_hooks.h"
 #include "kvfence/ground_truth.h"
@@ -20,6 +23,14 @@ inline constexpr uint32_t kNoRow = 0xFFFFFFFFu;
 // When, in the life of a step, a client's abort comes in.
 enum class AbortMoment : uint8_t { kBetweenSteps, kDuringAttention, kBeforeRetire };
 
+// Its pages in one group.
+struct PageList {
+  std::vector<PageId> pages;  // by logical page; below `first` the null page
+  uint64_t first = 0;         // the window has left the pages before
+  std::vector<KeyId> keys;    // chained keys of full pages, as far as they were asked for
+  uint64_t published = 0;     // pages that are in the index, or were offered to it
+};
+
 struct RequestState {
   RequestIndex index = kNoRequest;
   const TraceRequest* trace = nullptr;
@@ -27,13 +38,11 @@ struct RequestState {
   IdentityId identity;
   uint64_t salt = 0;
 
-  RequestId id;                  // the present incarnation; null while it waits
-  std::vector<uint32_t> tokens;  // the prompt, then what was published
-  uint64_t computed = 0;         // tokens in the cache
-  uint64_t planned = 0;          // new tokens of the step in flight; 0: not in it
-  std::vector<PageId> pages;     // by logical page
-  std::vector<KeyId> keys;       // chained keys of full pages, as far as they were asked for
-  uint64_t published_pages = 0;  // pages that are in the index, or were offered to it
+  RequestId id;                             // the present incarnation; null while it waits
+  std::vector<uint32_t> tokens;             // the prompt, then what was published
+  uint64_t computed = 0;                    // tokens in the cache
+  uint64_t planned = 0;                     // new tokens of the step in flight; 0: not in it
+  std::array<PageList, kMostGroups> lists;  // by group
   uint32_t row = kNoRow;
 
   uint64_t arrival_step = 0;

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,9 +20,16 @@ namespace kvfence {
 
 class NaiveBooks {
  public:
-  explicit NaiveBooks(const FenceConfig& config)
-      : pages_(static_cast<int64_t>(config.pools[0].pages)), size_(config.pools[0].page_size) {
-    for (int64_t page = 1; page < pages_; ++page) free_.insert(page);
+  explicit NaiveBooks(const FenceConfig& config) {
+    for (const PoolConfig& c : config.pools) {
+      Pool& pool = pools_.emplace_back();
+      pool.pages = static_cast<int64_t>(c.pages);
+      pool.size = c.page_size;
+      pool.window = c.window;
+      pool.free = c.space.empty() ? std::make_shared<std::set<int64_t>>() : pools_[0].free;
+      if (!pool.free) pool.free = std::make_shared<std::set<int64_t>>();
+      for (int64_t page = 1; page < pool.pages; ++page) pool.free->insert(page);
+    }
   }
 
   // What the test's fence says of a row: empty for clean. Called for each row at Retire.
@@ -42,25 +50,39 @@ class NaiveBooks {
   }
   void Alloc(const AllocEvent& e) {
     ++counts["alloc"];
+    Pool& pool = pools_[e.pool.value()];
+    Expect(!e.at || *e.at == PagesOf(e.req, e.pool).size() || pool.window > 0,
+           "alloc leaves a gap");
+    if (e.at) FillTo(e.req, e.pool, *e.at);
     for (const PageId page : e.pages) {
-      Expect(free_.erase(page.value()) == 1, "alloc of a page that isn't free");
+      Expect(pool.free->erase(page.value()) == 1, "alloc of a page that isn't free");
       Expect(!quarantined.contains(page.value()), "alloc of a quarantined page");
-      Hold(e.req, page.value());
-      committed_[page.value()] = 0;
+      Hold(e.req, e.pool, page.value());
+      pool.committed[page.value()] = 0;
     }
   }
   void Share(const ShareEvent& e) {
     ++counts["share"];
+    Pool& pool = pools_[e.pool.value()];
     Expect(e.keys.size() == e.pages.size(), "share with a key per page");
+    const uint64_t first = FirstRead(e.tokens, pool.window) / pool.size;
     for (size_t i = 0; i < e.pages.size(); ++i) {
       const int64_t page = e.pages[i].value();
-      const auto it = index_.find(e.keys[i].value());
-      Expect(it != index_.end() && it->second == page, "share by a key that names another page");
-      Expect(committed_[page] == size_, "share of a page that isn't full");
-      Hold(e.req, page);
+      Expect((page == 0) == (i < first), "share of the pages that the window reaches");
+      if (page == 0) {
+        FillTo(e.req, e.pool, i + 1);
+        continue;
+      }
+      const auto it = pool.index.find(e.keys[i].value());
+      Expect(it != pool.index.end() && it->second == page,
+             "share by a key that names another page");
+      Expect(pool.committed[page] == pool.size, "share of a page that isn't full");
+      Hold(e.req, e.pool, page);
     }
-    Expect(e.tokens == e.pages.size() * size_, "share tells the tokens of full pages");
-    requests_[e.req.word()].length = e.tokens;
+    Expect(e.tokens == e.pages.size() * pool.size, "share tells the tokens of full pages");
+    Request& r = requests_[e.req.word()];
+    Expect(e.pool == PoolId(0) || r.length == e.tokens, "share of as much in each pool");
+    r.length = e.tokens;
   }
   void Trim(const TrimEvent& e) {
     ++counts["trim"];
@@ -69,43 +91,55 @@ class NaiveBooks {
   }
   void Drop(const DropEvent& e) {
     ++counts["drop"];
-    std::vector<int64_t>& pages = requests_[e.req.word()].pages;
-    Expect(e.at + e.n == pages.size(), "drop of what isn't the tail");
-    Expect(e.at * size_ >= requests_[e.req.word()].length, "drop of pages with tokens");
-    while (pages.size() > e.at) {
-      holders_[pages.back()].erase(e.req.word());
-      pages.pop_back();
+    Pool& pool = pools_[e.pool.value()];
+    Request& r = requests_[e.req.word()];
+    std::vector<int64_t>& pages = r.pages[e.pool.value()];
+    Expect(e.n > 0 && e.at + e.n <= pages.size(), "drop of pages that it has");
+    const bool tail = e.at + e.n == pages.size() && e.at * pool.size >= r.length;
+    const bool slid = (e.at + e.n) * pool.size <= FirstRead(r.length, pool.window);
+    Expect(tail || slid, "drop of pages with tokens that will be read");
+    for (uint64_t at = e.at; at < e.at + e.n; ++at) {
+      pool.holders[pages[at]].erase(e.req.word());
+      pages[at] = 0;
     }
+    if (tail) pages.resize(e.at);
   }
   void Release(const ReleaseEvent& e) {
     ++counts["release"];
     Expect(Live(e.req), "release of a request that isn't live");
-    for (const int64_t page : requests_[e.req.word()].pages) holders_[page].erase(e.req.word());
+    for (size_t i = 0; i < pools_.size(); ++i) {
+      for (const int64_t page : requests_[e.req.word()].pages[i]) {
+        pools_[i].holders[page].erase(e.req.word());
+      }
+    }
     requests_.erase(e.req.word());
   }
   void Free(const FreeEvent& e) {
     ++counts["free"];
+    Pool& pool = pools_[e.pool.value()];
     for (const PageId page : e.pages) {
-      Expect(holders_[page.value()].empty() && named_[page.value()] == 0, "free of a held page");
-      Expect(free_.insert(page.value()).second, "free of a free page");
+      Expect(pool.holders[page.value()].empty() && pool.named[page.value()] == 0,
+             "free of a held page");
+      Expect(pool.free->insert(page.value()).second, "free of a free page");
     }
   }
   void Publish(const PublishEvent& e) {
     ++counts["publish"];
-    Expect(Live(e.req) && e.at < requests_[e.req.word()].pages.size(),
-           "publish of a page not held");
-    const int64_t page = requests_[e.req.word()].pages[e.at];
-    Expect(committed_[page] == size_, "publish of a page that isn't full");
-    Expect(index_.emplace(e.key.value(), page).second, "publish of a known key");
-    ++named_[page];
+    Pool& pool = pools_[e.pool.value()];
+    Expect(Live(e.req) && e.at < PagesOf(e.req, e.pool).size(), "publish of a page not held");
+    const int64_t page = PagesOf(e.req, e.pool)[e.at];
+    Expect(page != 0 && pool.committed[page] == pool.size, "publish of a page that isn't full");
+    Expect(pool.index.emplace(e.key.value(), page).second, "publish of a known key");
+    ++pool.named[page];
   }
   void Unpublish(const UnpublishEvent& e) {
     ++counts["unpublish"];
-    const auto it = index_.find(e.key.value());
-    Expect(it != index_.end(), "unpublish of an unknown key");
-    if (it == index_.end()) return;
-    --named_[it->second];
-    index_.erase(it);
+    Pool& pool = pools_[e.pool.value()];
+    const auto it = pool.index.find(e.key.value());
+    Expect(it != pool.index.end(), "unpublish of an unknown key");
+    if (it == pool.index.end()) return;
+    --pool.named[it->second];
+    pool.index.erase(it);
   }
   void BindRow(const BindRowEvent& e) {
     ++counts["row"];
@@ -115,8 +149,14 @@ class NaiveBooks {
   void Audit(const AuditEvent& e) {
     ++counts["audit"];
     Expect(e.idle && requests_.empty(), "idle audit with live requests");
-    for (int64_t page = 1; page < pages_; ++page) {
-      Expect(free_.contains(page) != (named_[page] > 0), "at the end a page is free or cached");
+    for (int64_t page = 1; page < pools_[0].pages; ++page) {
+      for (Pool& pool : pools_) {
+        const bool shared = pool.free == pools_[0].free && pools_.size() > 1;
+        if (page >= pool.pages || (shared && pool.free->contains(page) == (pool.named[page] > 0)))
+          continue;
+        Expect(shared || pool.free->contains(page) != (pool.named[page] > 0),
+               "at the end a page is free or cached");
+      }
     }
   }
   void Step(const StepEvent& e) {
@@ -125,7 +165,8 @@ class NaiveBooks {
     last_step_ = e.step.value();
     launched_ = true;
     step_ = e;
-    pools_.assign(e.pools.begin(), e.pools.end());
+    buffers_.assign(e.pools.begin(), e.pools.end());
+    Expect(buffers_.size() == pools_.size(), "a step gives the buffers of each pool");
     plans_.assign(e.rows.begin(), e.rows.end());
     pads += e.pads.size();
     for (size_t i = 0; i < plans_.size(); ++i) CheckRow(plans_[i], i);
@@ -147,7 +188,7 @@ class NaiveBooks {
       if (verdict) result.reasons = verdict(e.step, plan.row, plan.req);
       result.published = result.reasons.empty();
       if (result.published) Commit(plan);
-      if (Live(plan.req)) result.good_prefix = requests_[plan.req.word()].length / size_ * size_;
+      if (Live(plan.req)) result.good_prefix = requests_[plan.req.word()].length / size() * size();
       results_.push_back(result);
     }
     unpublish_ = std::exchange(unpublish_next, {});
@@ -158,84 +199,114 @@ class NaiveBooks {
   }
 
   bool Live(RequestId id) const { return requests_.contains(id.word()); }
-  const std::map<uint64_t, int64_t>& index() const { return index_; }
-  const std::vector<int64_t>& PagesOf(RequestId id) { return requests_[id.word()].pages; }
+  const std::map<uint64_t, int64_t>& index() const { return pools_[0].index; }
+  const std::vector<int64_t>& PagesOf(RequestId id, PoolId pool = PoolId(0)) {
+    std::vector<std::vector<int64_t>>& pages = requests_[id.word()].pages;
+    pages.resize(pools_.size());
+    return pages[pool.value()];
+  }
   std::string FirstComplaint() const { return complaints.empty() ? "" : complaints.front(); }
 
  private:
+  struct Pool {
+    int64_t pages = 0;
+    uint64_t size = 1;
+    uint64_t window = 0;
+    std::shared_ptr<std::set<int64_t>> free{};        // of the space
+    std::map<int64_t, std::set<uint64_t>> holders{};  // by page
+    std::map<int64_t, uint64_t> committed{};          // slots, by page
+    std::map<int64_t, uint64_t> named{};              // index entries, by page
+    std::map<uint64_t, int64_t> index{};
+  };
   struct Request {
-    std::vector<int64_t> pages;
+    std::vector<std::vector<int64_t>> pages;  // by pool; 0: left behind by the window
     uint64_t length = 0;
   };
 
+  uint64_t size() const { return pools_[0].size; }
+  static uint64_t FirstRead(uint64_t position, uint64_t window) {
+    return window > 0 && position + 1 > window ? position + 1 - window : 0;
+  }
   void Expect(bool right, const char* complaint) {
     if (!right) complaints.push_back("step " + std::to_string(last_step_) + ": " + complaint);
   }
-  void Hold(RequestId id, int64_t page) {
+  // Places before `at` that a window has left behind.
+  void FillTo(RequestId id, PoolId pool, uint64_t at) {
+    PagesOf(id, pool);
+    std::vector<int64_t>& pages = requests_[id.word()].pages[pool.value()];
+    if (pages.size() < at) pages.resize(at);
+  }
+  void Hold(RequestId id, PoolId pool, int64_t page) {
     Expect(Live(id), "a page for a request that isn't live");
-    requests_[id.word()].pages.push_back(page);
-    Expect(holders_[page].insert(id.word()).second, "the same page twice in one request");
+    PagesOf(id, pool);
+    requests_[id.word()].pages[pool.value()].push_back(page);
+    Expect(pools_[pool.value()].holders[page].insert(id.word()).second,
+           "the same page twice in one request");
   }
   void CheckRow(const RowPlan& plan, size_t place) {
-    const uint64_t row = plan.row.value();
-    const PoolBuffers& pool = pools_[0];
-    Expect(row == place, "rows are 0 .. n-1 in order");
+    Expect(plan.row.value() == place, "rows are 0 .. n-1 in order");
     Expect(Live(plan.req) && bound_[plan.row.value()] == plan.req.word(),
            "row is bound to another");
-    if (!Live(plan.req)) return;
-    const Request& r = requests_[plan.req.word()];
-    const uint64_t end = r.length + plan.new_tokens;
     Expect(plan.new_tokens > 0, "a row without new tokens");
-    Expect(pool.lengths.values.Get(row) == static_cast<int64_t>(end), "length");
-    const uint64_t covered = (end + size_ - 1) / size_;
-    Expect(r.pages.size() >= covered && *plan.reach >= covered, "pages for all tokens");
-    for (uint64_t k = 0; k < *plan.reach; ++k) {
-      const int64_t entry = pool.table.entries.Get(row * pool.table.stride + k);
-      Expect(entry == (k < covered ? r.pages[k] : 0), "table entry");
+    if (!Live(plan.req)) return;
+    for (const PoolBuffers& buffers : buffers_) CheckRowIn(plan, buffers);
+  }
+  void CheckRowIn(const RowPlan& plan, const PoolBuffers& buffers) {
+    const uint64_t row = plan.row.value();
+    Pool& pool = pools_[buffers.pool.value()];
+    const std::vector<int64_t>& pages = PagesOf(plan.req, buffers.pool);
+    const uint64_t length = requests_[plan.req.word()].length;
+    const uint64_t end = length + plan.new_tokens;
+    Expect(buffers.lengths.values.Get(row) == static_cast<int64_t>(end), "length");
+    const uint64_t covered = (end + pool.size - 1) / pool.size;
+    Expect(pages.size() >= covered && *plan.reach >= covered, "pages for all tokens");
+    const uint64_t first = FirstRead(length, pool.window) / pool.size;
+    for (uint64_t k = first; k < std::max(covered, *plan.reach); ++k) {
+      const int64_t entry = buffers.table.entries.Get(row * buffers.table.stride + k);
+      Expect(entry == (k < covered ? pages[k] : 0), "table entry");
+      Expect(k >= covered || entry != 0, "a page that will be read");
     }
-    const auto first = static_cast<uint64_t>(pool.slots.indptr.Get(row));
-    Expect(pool.slots.indptr.Get(row + 1) == static_cast<int64_t>(first + plan.new_tokens),
+    const auto start = static_cast<uint64_t>(buffers.slots.indptr.Get(row));
+    Expect(buffers.slots.indptr.Get(row + 1) == static_cast<int64_t>(start + plan.new_tokens),
            "starts");
     for (uint64_t i = 0; i < plan.new_tokens; ++i) {
-      const uint64_t position = r.length + i;
-      const int64_t page = r.pages[position / size_];
-      Expect(pool.slots.slots.Get(first + i) ==
-                 page * static_cast<int64_t>(size_) + static_cast<int64_t>(position % size_),
+      const uint64_t position = length + i;
+      const int64_t page = pages[position / pool.size];
+      Expect(buffers.slots.slots.Get(start + i) == page * static_cast<int64_t>(pool.size) +
+                                                       static_cast<int64_t>(position % pool.size),
              "write slot");
-      Expect(holders_[page].size() == 1 && named_[page] == 0, "a written page is the row's alone");
+      Expect(pool.holders[page].size() == 1 && pool.named[page] == 0,
+             "a written page is the row's alone");
     }
   }
   void CheckPad(Row row) {
-    const PoolBuffers& pool = pools_[0];
-    const uint64_t r = row.value();
-    Expect(r >= plans_.size() && r < pool.table.rows, "padded rows come after live ones");
-    for (uint64_t k = 0; k < pool.table.width; ++k) {
-      Expect(pool.table.entries.Get(r * pool.table.stride + k) == 0, "a padded row's entry");
+    for (const PoolBuffers& pool : buffers_) {
+      const uint64_t r = row.value();
+      Expect(r >= plans_.size() && r < pool.table.rows, "padded rows come after live ones");
+      for (uint64_t k = 0; k < pool.table.width; ++k) {
+        Expect(pool.table.entries.Get(r * pool.table.stride + k) == 0, "a padded row's entry");
+      }
+      Expect(pool.slots.slots.Get(static_cast<uint64_t>(pool.slots.indptr.Get(r))) < 0, "pad slot");
     }
-    Expect(pool.slots.slots.Get(static_cast<uint64_t>(pool.slots.indptr.Get(r))) < 0, "pad slot");
   }
   void Commit(const RowPlan& plan) {
     if (!Live(plan.req)) return;
     Request& r = requests_[plan.req.word()];
     for (uint64_t i = 0; i < plan.new_tokens; ++i, ++r.length) {
-      ++committed_[r.pages[r.length / size_]];
+      for (size_t p = 0; p < pools_.size(); ++p) {
+        ++pools_[p].committed[r.pages[p][r.length / pools_[p].size]];
+      }
     }
   }
 
-  int64_t pages_;
-  uint64_t size_;
-  std::set<int64_t> free_;
-  std::map<uint64_t, Request> requests_;           // by RequestId word, live ones
-  std::map<int64_t, std::set<uint64_t>> holders_;  // by page
-  std::map<int64_t, uint64_t> committed_;          // slots, by page
-  std::map<int64_t, uint64_t> named_;              // index entries, by page
-  std::map<uint64_t, int64_t> index_;
+  std::vector<Pool> pools_;
+  std::map<uint64_t, Request> requests_;  // by RequestId word, live ones
   std::map<uint32_t, uint32_t> incarnations_;
   std::map<uint32_t, uint64_t> bound_;
   uint64_t last_step_ = 0;
   bool launched_ = false;
   StepEvent step_{};
-  std::vector<PoolBuffers> pools_;
+  std::vector<PoolBuffers> buffers_;
   std::vector<RowPlan> plans_;
   std::vector<RowResult> results_;
   std::vector<KeyId> unpublish_;

@@ -9,6 +9,8 @@
 
 namespace kvfence {
 
+inline constexpr uint64_t kLongestSmall = 1560;  // tokens of a request of SmallTrace
+
 inline std::vector<TraceRequest> SmallTrace(uint64_t seed, uint64_t requests) {
   TraceShape shape;
   shape.seed = seed;
@@ -30,13 +32,12 @@ inline EngineConfig DrawConfig(Rng& rng) {
   config.pages = 3 + 1600 / config.page_size + rng.Below(1 + 4000 / config.page_size);
   config.rows = 1 + rng.Below(12);
   config.token_budget = 1 + rng.Below(600);
-  config.max_chunk = rng.Chance(1, 2) ? 0 : 1 + rng.Below(200);
-  config.prefix_cache = rng.Chance(4, 5);
   config.reuse = rng.Chance(3, 4) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
   config.reach_tile = 1 + rng.Below(6);
-  config.pad_batches = rng.Chance(3, 4);
   config.ms_per_step = rng.Chance(1, 2) ? 0 : rng.Below(100);
   config.abort_per_mille = rng.Chance(1, 2) ? 0 : rng.Below(400);
+  config.features = DrawFeatures(rng, 2, 3);
+  DrawSizes(rng, kLongestSmall, &config);
   return config;
 }
 

@@ -32,7 +32,8 @@ std::vector<uint64_t> PlainResults(const PositionWeights& w, const std::vector<u
 TEST(GoldenRun, IsTheChainByItsDefinition) {
   const PositionWeights weights(kPageSize, kWidth);
   const std::vector<uint32_t> prompt = {5, 6, 7, 8, 9, 10, 11};
-  GoldenRun golden(&weights, 99, true);
+  const Model model = {{&weights, 0}};
+  GoldenRun golden(&model, 99, true);
   golden.Prefill(prompt);
   const std::vector<uint64_t> plain = PlainResults(weights, prompt, 99);
   for (uint64_t p = 1; p <= prompt.size(); ++p) EXPECT_EQ(golden.ResultAt(p), plain[p - 1]);
@@ -54,7 +55,7 @@ TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
   for (int i = 0; i < 1000; ++i) {
     const uint64_t page = rng.Below(6);
     kv.WriteAt(page, rng.Below(kPageSize), rng.Next());
-    EXPECT_EQ(kv.Digest(page), kv.PartDigest(page, kPageSize));
+    EXPECT_EQ(kv.Digest(page), kv.PartDigest(page, 0, kPageSize));
   }
 }
 
@@ -62,7 +63,10 @@ TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
 class OnePass : public testing::Test {
  protected:
   OnePass()
-      : weights_(kPageSize, kWidth), kv_(20, &weights_), pass_(&kv_, 0), buffers_(2, kWidth) {}
+      : weights_(kPageSize, kWidth),
+        kv_(1, KvMemory(20, &weights_)),
+        pass_(&kv_, {0}, 0),
+        buffers_(2, kWidth) {}
 
   uint64_t Run(const std::vector<uint32_t>& tokens, uint64_t before, UndoLog* undo = nullptr) {
     buffers_.rows = buffers_.live = 1;
@@ -75,12 +79,12 @@ class OnePass : public testing::Test {
     }
     buffers_.starts = {0, static_cast<int32_t>(tokens.size() - before), 0};
     buffers_.inputs[0] = {tokens.data() + before, 42};
-    pass_.Run(buffers_, &out_, undo);
+    pass_.Run({&buffers_, 1}, &out_, undo);
     return out_.results[0];
   }
 
   PositionWeights weights_;
-  KvMemory kv_;
+  std::vector<KvMemory> kv_;
   AttentionPass pass_;
   StepBuffers buffers_;
   PassResult out_;
@@ -97,8 +101,8 @@ TEST_F(OnePass, ChunksDecodesAndTrialsAgreeWithTheGoldenRun) {
   UndoLog undo;
   EXPECT_EQ(Run(chunk, 0, &undo), plain[5]);
   EXPECT_EQ(undo.size(), 6u);
-  kv_.Undo(undo);
-  EXPECT_EQ(kv_.Digest(7), 0u) << "a trial leaves nothing behind";
+  pass_.Undo(undo);
+  EXPECT_EQ(kv_[0].Digest(7), 0u) << "a trial leaves nothing behind";
   EXPECT_EQ(Run(chunk, 0), plain[5]);
   for (size_t n = 7; n <= tokens_.size(); ++n) {
     EXPECT_EQ(Run({tokens_.begin(), tokens_.begin() + static_cast<long>(n)}, n - 1), plain[n - 1]);
@@ -125,10 +129,10 @@ TEST_F(OnePass, AnySingleWrongWordChangesTheResult) {
   length_off_ = 0;
   for (uint64_t p = 0; p < 10; ++p) {  // any slot with other content
     const auto page = static_cast<uint64_t>(buffers_.table[p / kPageSize]);
-    const uint64_t old = kv_.At(page, p % kPageSize);
-    kv_.WriteAt(page, p % kPageSize, old + 1);
+    const uint64_t old = kv_[0].At(page, p % kPageSize);
+    kv_[0].WriteAt(page, p % kPageSize, old + 1);
     EXPECT_NE(Run(tokens_, 10), right) << "slot of position " << p;
-    kv_.WriteAt(page, p % kPageSize, old);
+    kv_[0].WriteAt(page, p % kPageSize, old);
   }
   buffers_.table[5] = 9;  // beyond the covered entries, within reach
   EXPECT_NE(Run(tokens_, 10), right);
@@ -141,7 +145,7 @@ TEST_F(OnePass, WildSlotsAndEntriesAreCountedAndTouchNothing) {
   buffers_.table[0] = 1000;
   Run({1, 2, 3}, 0);
   EXPECT_EQ(out_.wild_accesses, 3u + 1u) << "three writes, one page read at the end";
-  for (uint64_t page = 0; page < 20; ++page) EXPECT_EQ(kv_.Digest(page), 0u);
+  for (uint64_t page = 0; page < 20; ++page) EXPECT_EQ(kv_[0].Digest(page), 0u);
 }
 
 TEST(SimDevice, StreamsKeepTheirOrderAndTheSeedPicksBetweenThem) {

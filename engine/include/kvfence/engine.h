@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kvfence/config.h"
+#include "kvfence/engine_features.h"
 #include "kvfence/engine_report.h"
 #include "kvfence/fault_hooks.h"
 #include "kvfence/noop_tracker.h"
@@ -31,20 +32,21 @@ struct EngineConfig {
   uint64_t rows = 16;           // requests in one batch
   uint64_t width = 0;           // table entries per row; 0: what the pool or the trace can need
   uint64_t token_budget = 512;  // new tokens of one step, over all rows
+  EngineFeatures features{};    // which of them are on; their sizes follow
   uint64_t max_chunk = 0;       // new tokens of one row in one step; 0: the budget
-  bool prefix_cache = true;
+  uint64_t window = 64;         // sliding_window: tokens that a token reads, itself included
+  uint64_t window_pages = 0;    // pages of that group, the null page counted; 0: as many as `pages`
   ReuseOrder reuse = ReuseOrder::kLifo;
   uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
   std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
-  bool pad_batches = true;
-  uint64_t abort_per_mille = 0;    // requests that their client takes back, at a seeded moment
-  uint64_t ms_per_step = 0;        // trace time that a step takes; 0: requests arrive at once
-  uint64_t quarantine_steps = 64;  // a suspect page without holders rests this long
-  uint64_t max_steps = 0;          // 0: until all requests have ended
-  Policy policy = Policy::kAbort;  // kRecompute: back to the good prefix
-  bool ground_truth = true;        // compare each token with the request's golden run
-  bool judge_raw = false;          // RowOutcome::raw_wrong before sanitising (campaigns; doubles
-                                   // the simulated kernel's work)
+  uint64_t abort_per_mille = 0;     // requests that their client takes back, at a seeded moment
+  uint64_t ms_per_step = 0;         // trace time that a step takes; 0: requests arrive at once
+  uint64_t quarantine_steps = 64;   // a suspect page without holders rests this long
+  uint64_t max_steps = 0;           // 0: until all requests have ended
+  Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
+  bool ground_truth = true;         // compare each token with the request's golden run
+  bool judge_raw = false;           // RowOutcome::raw_wrong before sanitising (campaigns; doubles
+                                    // the simulated kernel's work)
 };
 
 // What the fence calls the engine's requests and identities. Where a function is empty, numbers
@@ -56,6 +58,9 @@ struct EngineNames {
 
 // Pools, rows and habits of this engine, as the fence wants to know them.
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace);
+// Draws the sizes of the features that are on, for requests of up to `longest` tokens. The sizes of
+// the first pool, rows and budget are set already.
+void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* config);
 // Which words of the config are off, or ok.
 Status CheckEngineConfig(const EngineConfig& config);
 

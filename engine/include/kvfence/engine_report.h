@@ -30,19 +30,20 @@ struct EngineReport {
   uint64_t fenced = 0;    // ended by the fence
   uint64_t rejected = 0;  // could never fit
   uint64_t preemptions = 0;
-  uint64_t recomputes = 0;  // went back to their good prefix because the fence asked
+  uint64_t recomputes = 0;   // went back to their good prefix because the fence asked
   uint64_t tokens_kept = 0;  // of those prefixes
-  uint64_t unfinished = 0;  // still there when max_steps was over
+  uint64_t unfinished = 0;   // still there when max_steps was over
 
   uint64_t pages_issued = 0;
   uint64_t pages_shared = 0;
   uint64_t pages_returned = 0;
   uint64_t pages_evicted = 0;
+  uint64_t pages_slid = 0;       // left behind by a window
   uint64_t pages_published = 0;  // index entries made
   uint64_t pages_quarantined = 0;
   uint64_t row_moves = 0;
   uint64_t storms = 0;
-  bool stopped = false;  // the fence said so (policy stop); requests may be left
+  bool stopped = false;        // the fence said so (policy stop); requests may be left
   uint64_t wild_accesses = 0;  // kernel accesses beyond the pool or a table
   uint64_t odd_books = 0;      // allocator calls that were refused (with faults only)
 

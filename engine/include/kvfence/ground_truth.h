@@ -1,6 +1,7 @@
 // The function that stands for the model, and each request's solo golden run.
 //
-// Idea: let S(p) be the sum of weight(j) * content(j) over the positions j < p that a row reads.
+// Idea: let S(p) be the sum of weight(j) * content(j) over the positions j < p that a row reads, in
+// all parts of the cache (groups of layers, some of which read only the last W positions).
 // The content written for the token at p is Content(S(p), p, token, salt), and what the pass
 // computes after it is Result(S(p + 1), p + 1, salt). So each slot holds a function of the whole
 // chain of tokens up to its position, of the identity and of the pool, and a result depends on
@@ -51,12 +52,23 @@ constexpr uint64_t ContentSalt(uint32_t identity, uint32_t pool) {
   return Mix64(uint64_t{identity} << 32 | pool);
 }
 
+// One part of the model's cache: a group of layers. Position j counts in what is read for position
+// p only if p - j < window (0: always).
+struct ModelPart {
+  const PositionWeights* weights = nullptr;
+  uint64_t window = 0;
+};
+using Model = std::vector<ModelPart>;
+// Content of each part differs, though made from the same sum: that over all parts.
+constexpr uint64_t PartSalt(uint64_t salt, size_t part) {
+  return part == 0 ? salt : Mix64(salt + part);
+}
+
 // One request alone, without cache, pages or faults. O(prompt) at the start, then O(1) per token.
 class GoldenRun {
  public:
-  // With `keep_sums` the sum before each position is kept, for SumBefore.
-  GoldenRun(const PositionWeights* weights, uint64_t salt, bool keep_sums)
-      : weights_(weights), salt_(salt), keep_sums_(keep_sums) {}
+  // With `keep_sums` the sum that each length reads is kept, for ResultAt.
+  GoldenRun(const Model* model, uint64_t salt, bool keep_sums);
 
   bool started() const { return position_ > 0; }
   void Prefill(std::span<const uint32_t> prompt);
@@ -70,13 +82,16 @@ class GoldenRun {
 
  private:
   void Append(std::span<const uint32_t> tokens);
+  void AppendToOne(std::span<const uint32_t> tokens);  // a single part without window
+  void AppendToAll(uint32_t token);
 
-  const PositionWeights* weights_;
+  const Model* model_;
   uint64_t salt_;
-  uint64_t sum_ = 0;
+  uint64_t sum_ = 0;  // what a pass that ends at position_ reads
   uint64_t position_ = 0;
   bool keep_sums_;
-  std::vector<uint64_t> sums_;  // sums_[p]: before position p
+  std::vector<uint64_t> sums_;                 // sums_[p]: what a pass that ends at p reads
+  std::vector<std::vector<uint64_t>> recent_;  // by part: of the last `window` positions, weighted
 };
 
 }  // namespace kvfence
