@@ -4,6 +4,7 @@
 
 #include "campaign_verdict.h"
 #include "kvfence/device_types.h"
+#include "kvfence/engine_features.h"
 
 namespace kvfence {
 namespace {
@@ -41,6 +42,29 @@ CampaignFold::CampaignFold(const std::vector<const FaultKind*>& kinds) : kinds_(
     tally.kind = std::string(kind->name);
     tally.fault_class = kind->fault_class;
   }
+  for (const EngineFeature& feature : kEngineFeatures) {
+    coverage_.features.emplace_back(feature.name);
+  }
+  coverage_.on.resize(kEngineFeatures.size());
+  coverage_.met.resize(kEngineFeatures.size());
+}
+
+void CampaignFold::AddCoverage(const PlannedRun& planned, const CampaignRun& run) {
+  const size_t n = coverage_.features.size();
+  std::vector<uint64_t>* faults = nullptr;
+  if (planned.kind != nullptr && !run.faults.empty()) {
+    faults = &coverage_.faults_by_kind[std::string(planned.kind->name)];
+    faults->resize(n);
+  }
+  for (size_t a = 0; a < n; ++a) {
+    coverage_.on[a] += run.features >> a & 1u;
+    if ((run.met >> a & 1u) == 0) continue;
+    ++coverage_.met[a];
+    if (faults != nullptr) (*faults)[a] += run.faults.size();
+    for (size_t b = a + 1; b < n; ++b) {
+      if ((run.met >> b & 1u) != 0) ++coverage_.pairs[{a, b}];
+    }
+  }
 }
 
 uint64_t CampaignFold::activated() const {
@@ -72,6 +96,7 @@ void CampaignFold::AddFault(size_t kind_at, const FaultResult& fault) {
 
 void CampaignFold::Add(const PlannedRun& planned, CampaignRun run) {
   ++folded_;
+  AddCoverage(planned, run);
   if (planned.kind == nullptr) {
     clean_.Add(run.totals);
     clean_seconds_ += run.seconds;
@@ -106,6 +131,16 @@ void CampaignFold::Join(const CampaignFold& other) {
     for (size_t i = 0; i < tally.outcomes.size(); ++i) tally.outcomes[i] += more.outcomes[i];
     for (const auto& [reason, count] : more.reasons) tally.reasons[reason] += count;
     for (const auto& [steps, count] : more.delay_steps) tally.delay_steps[steps] += count;
+  }
+  for (size_t a = 0; a < coverage_.features.size(); ++a) {
+    coverage_.on[a] += other.coverage_.on[a];
+    coverage_.met[a] += other.coverage_.met[a];
+  }
+  for (const auto& [pair, count] : other.coverage_.pairs) coverage_.pairs[pair] += count;
+  for (const auto& [kind, counts] : other.coverage_.faults_by_kind) {
+    std::vector<uint64_t>& sums = coverage_.faults_by_kind[kind];
+    sums.resize(counts.size());
+    for (size_t a = 0; a < counts.size(); ++a) sums[a] += counts[a];
   }
   stories_.insert(stories_.end(), other.stories_.begin(), other.stories_.end());
   bad_runs_.insert(bad_runs_.end(), other.bad_runs_.begin(), other.bad_runs_.end());
@@ -158,6 +193,7 @@ CampaignReport CampaignFold::Report(const CampaignConfig& config, bool partial) 
   CampaignReport report;
   report.config = config;
   report.faults = tallies_;
+  report.coverage = coverage_;
   RunTotals all = clean_;
   all.Add(faulty_);
   report.runs = all.engines;

@@ -56,12 +56,14 @@ class CampaignFold {
   static constexpr size_t kMostRed = 20;
   static constexpr size_t kMostStories = 20;
 
+  void AddCoverage(const PlannedRun& planned, const CampaignRun& run);
   void AddFault(size_t kind_at, const FaultResult& fault);
   void KeepFirst();
   std::vector<IncidentStory> PickStories() const;
 
   std::vector<const FaultKind*> kinds_;
   std::vector<FaultTally> tallies_;
+  FeatureCoverage coverage_;
   RunTotals clean_, faulty_;
   uint64_t folded_ = 0;
   uint64_t bytes_per_page_ = 0;

@@ -74,6 +74,8 @@ CampaignRun RunFrom(const Json& json) {
   }
   for (const Json& story : json.at("stories")) run.stories.push_back(StoryFrom(story));
   json.at("red").get_to(run.red);
+  json.at("features").at(0).get_to(run.features);
+  json.at("features").at(1).get_to(run.met);
   json.at("bytes").get_to(run.bytes_per_page);
   const auto flags = json.at("flags").get<unsigned>();
   run.bad = (flags & 1u) != 0;
@@ -101,6 +103,7 @@ std::string ToLine(const CampaignRun& run) {
                      {"faults", std::move(faults)},
                      {"stories", StoriesOf(run.stories)},
                      {"red", run.red},
+                     {"features", {run.features, run.met}},
                      {"bytes", run.bytes_per_page},
                      {"flags", flags},
                      {"refused", run.refused},
@@ -126,6 +129,11 @@ Json CampaignFold::ToJson(bool clock) const {
                {"red", red_},
                {"red_count", red_count_},
                {"stories", StoriesOf(stories_)}};
+  json["coverage"] = {{"features", coverage_.features},
+                      {"on", coverage_.on},
+                      {"met", coverage_.met},
+                      {"pairs", coverage_.pairs},
+                      {"faults", coverage_.faults_by_kind}};
   for (const FaultTally& tally : tallies_) json["tallies"].push_back(TallyOf(tally));
   if (clock) json["clock"] = {clean_seconds_, off_seconds_, off_tokens_};
   return json;
@@ -148,6 +156,16 @@ bool CampaignFold::FromJson(const Json& json) {
     json.at("red").get_to(read.red_);
     json.at("red_count").get_to(read.red_count_);
     for (const Json& story : json.at("stories")) read.stories_.push_back(StoryFrom(story));
+    const Json& coverage = json.at("coverage");
+    if (coverage.at("features") != read.coverage_.features ||
+        coverage.at("on").size() != read.coverage_.features.size() ||
+        coverage.at("met").size() != read.coverage_.features.size()) {
+      return false;
+    }
+    coverage.at("on").get_to(read.coverage_.on);
+    coverage.at("met").get_to(read.coverage_.met);
+    coverage.at("pairs").get_to(read.coverage_.pairs);
+    coverage.at("faults").get_to(read.coverage_.faults_by_kind);
     if (const auto clock = json.find("clock"); clock != json.end()) {
       clock->at(0).get_to(read.clean_seconds_);
       clock->at(1).get_to(read.off_seconds_);

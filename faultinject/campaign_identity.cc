@@ -20,6 +20,7 @@ Json ConfigJson(const CampaignConfig& c) {
                {"steps", c.steps},
                {"duration", c.duration_seconds},
                {"faults", c.faults},
+               {"features", c.features},
                {"level", static_cast<int>(c.level)},
                {"disabled", c.disabled.mask()},
                {"policy", static_cast<int>(c.policy)},
@@ -40,6 +41,7 @@ CampaignConfig ConfigFrom(const Json& json) {
   json.at("steps").get_to(c.steps);
   json.at("duration").get_to(c.duration_seconds);
   json.at("faults").get_to(c.faults);
+  json.at("features").get_to(c.features);
   c.level = static_cast<Level>(json.at("level").get<int>());
   c.disabled = CheckSet(json.at("disabled").get<uint32_t>());
   c.policy = static_cast<Policy>(json.at("policy").get<int>());

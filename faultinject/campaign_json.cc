@@ -45,6 +45,7 @@ void AddTotals(const CampaignReport& report, Json* out) {
   Json& json = *out;
   json["seed"] = report.config.seed;
   json["trace"] = report.config.trace;
+  json["features"] = report.config.features;
   json["level"] = std::string(LevelName(report.config.level));
   json["policy"] = PolicyName(report.config.policy);
   json["drawn"] = report.drawn;
@@ -73,6 +74,30 @@ void AddArms(const CampaignReport& report, Json* out) {
                      {"by_kind", std::move(by_kind)}};
 }
 
+Json CoverageJson(const FeatureCoverage& coverage) {
+  Json json;
+  json["features"] = Json::array();
+  for (size_t a = 0; a < coverage.features.size(); ++a) {
+    json["features"].push_back(
+        {{"name", coverage.features[a]}, {"on", coverage.on[a]}, {"met", coverage.met[a]}});
+  }
+  json["pairs"] = Json::array();
+  for (size_t a = 0; a < coverage.features.size(); ++a) {
+    for (size_t b = a + 1; b < coverage.features.size(); ++b) {
+      const auto it = coverage.pairs.find({a, b});
+      json["pairs"].push_back({{"a", coverage.features[a]},
+                               {"b", coverage.features[b]},
+                               {"met", it == coverage.pairs.end() ? 0 : it->second}});
+    }
+  }
+  json["faults"] = Json::object();
+  for (const auto& [kind, counts] : coverage.faults_by_kind) {
+    Json& row = json["faults"][kind];
+    for (size_t a = 0; a < counts.size(); ++a) row[coverage.features[a]] = counts[a];
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string ToJson(const CampaignReport& report, int indent) {
@@ -81,6 +106,7 @@ std::string ToJson(const CampaignReport& report, int indent) {
   json["faults"] = Json::array();
   for (const FaultTally& tally : report.faults) json["faults"].push_back(FaultJson(tally));
   AddArms(report, &json);
+  json["coverage"] = CoverageJson(report.coverage);
   json["device_bytes_per_page"] = report.device_bytes_per_page;
   json["device_bytes_per_entry"] = report.device_bytes_per_entry;
   json["seconds"] = report.seconds;

@@ -81,6 +81,9 @@ Status CheckCampaignConfig(const CampaignConfig& config) {
   if (config.policy == Policy::kRecompute) {
     return Status::Invalid("policy recompute: a campaign counts ended requests");
   }
+  if (Result<FeatureChoice> choice = FeatureChoice::Read(config.features); !choice.ok()) {
+    return Status(choice.status().code(), choice.status().message());
+  }
   return CheckShard(config);
 }
 

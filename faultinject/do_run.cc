@@ -69,7 +69,11 @@ CampaignRun CleanRun(const CampaignPlan& plan, const PlannedRun& run, const RunL
   result.seconds = Since(begin);
   AddTo(&result.totals, *on);
   result.totals.requests = on->served;
-  result.bytes_per_page = on->device_bytes_pages / episode->engine.pages;
+  result.features = on->features;
+  result.met = on->reached;
+  uint64_t pages = 0;
+  for (const PoolConfig& pool : episode->fence.pools) pages += pool.pages;
+  result.bytes_per_page = on->device_bytes_pages / pages;
   result.cut = on->stopped && !out_of_time;
   result.bad = on->false_alarms != 0 && on->steps <= kLongestLog;
   if (!on->audit.empty()) {
@@ -128,6 +132,8 @@ CampaignRun FaultRun(const CampaignPlan& plan, const PlannedRun& run, WantedStor
     if (!on.ok()) return Refused(std::move(result), on.status());
     AddTo(&result.totals, *on);
     result.totals.requests += episode->trace.size();
+    result.features = on->features;
+    result.met = on->reached;
     result.cut = on->stopped;
     if (result.cut) return result;
     AddFaults(&*on, run, &result);

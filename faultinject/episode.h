@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fault_record.h"
+#include "feature_choice.h"
 #include "kvfence/campaign.h"
 #include "kvfence/engine.h"
 #include "kvfence/fault_kind.h"
@@ -63,8 +64,9 @@ struct RunResult {
   uint64_t violations = 0, false_alarms = 0, wrong_without_fault = 0;
   uint64_t device_bytes_pages = 0;
   uint64_t activated = 0;
-  bool stopped = false;  // interrupted
-  std::string audit;     // what was wrong with the books at the end
+  FeatureMask features = 0, reached = 0;  // that were on; that did something
+  bool stopped = false;                   // interrupted
+  std::string audit;                      // what was wrong with the books at the end
   std::vector<FaultRecord> faults;
   std::vector<Outcome> outcomes;       // of each fault
   std::vector<IncidentStory> stories;  // of those asked for

@@ -43,6 +43,28 @@ uint64_t WorkingSetOf(const std::vector<TraceRequest>& trace, uint64_t page_size
   return pages * rows / std::max<uint64_t>(trace.size(), 1);
 }
 
+// Features and their sizes. Over a given trace the engine's usual ones, unless others are named.
+Status DrawFeatures(const CampaignConfig& config, const Swarm& swarm, const EpisodePlan& plan,
+                    Rng& rng, EngineConfig* e) {
+  Result<FeatureChoice> choice = FeatureChoice::Read(config.features);
+  if (!choice.ok()) return Status(choice.status().code(), choice.status().message());
+  FeatureMask drawn = 0;
+  for (size_t i = 0; i < swarm.features.size(); ++i) {
+    if (rng.Chance(swarm.features[i], 8)) drawn |= FeatureMask{1} << i;
+  }
+  if (!config.trace.empty()) drawn = MaskOf(EngineFeatures());
+  e->features = FeaturesOf(choice->Apply(drawn, plan.kind));
+  const uint64_t pages = e->pages;
+  DrawSizes(rng, LongestOf(plan.trace), e);
+  if (config.pages != 0 && e->pages != pages) {
+    e->pages = pages;  // as asked for: too few to be shared by groups
+    e->features.one_space = false;
+  }
+  // Seldom tiny: a prompt in chunks of a token or two takes hundreds of steps.
+  if (!rng.Chance(1, 8)) e->max_chunk = e->token_budget / rng.Between(2, 4);
+  return Status();
+}
+
 }  // namespace
 
 uint64_t LongestOf(const std::vector<TraceRequest>& trace) {
@@ -104,11 +126,11 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
                                   WorkingSetOf(plan->trace, e.page_size, e.rows) * 10 / pressure);
   e.pages = config.pages != 0 ? config.pages : pages;
   e.token_budget = generated ? swarm.budget.Draw(rng) : rng.Between(2048, 8192);
-  e.max_chunk = rng.Chance(swarm.chunked, 8) ? e.token_budget / rng.Between(2, 4) : 0;
   e.reuse = rng.Chance(swarm.lifo, 8) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
   e.reach_tile = uint64_t{1} << rng.Below(swarm.tile_doublings + 1);
   if (plan->kind != nullptr && plan->kind->name == "row_tail")
     e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
+  if (Status status = DrawFeatures(config, swarm, *plan, rng, &e); !status.ok()) return status;
   // A trace that was given says all that its clients did: none of its requests is taken back.
   const bool withdrawing = rng.Chance(swarm.withdrawing, 8);
   const uint64_t withdrawn = rng.Between(10, swarm.withdrawn_most);
@@ -139,6 +161,8 @@ std::vector<std::string> Describe(const EngineConfig& e) {
           line("token_budget", e.token_budget),
           line("max_chunk", e.max_chunk),
           line("reach_tile", e.reach_tile),
+          line("window", e.features.sliding_window ? e.window : 0),
+          "features=" + FeatureNames(e.features),
           std::string("reuse=") + (e.reuse == ReuseOrder::kLifo ? "lifo" : "fifo"),
           line("abort_per_mille", e.abort_per_mille)};
 }

@@ -50,6 +50,7 @@ struct CampaignRun {
   std::vector<FaultResult> faults;
   std::vector<IncidentStory> stories;  // of those that were asked for
   std::vector<std::string> red;        // what keeps a campaign from being green, sentences
+  uint64_t features = 0, met = 0;      // bits of kEngineFeatures: on; on and did something
   uint64_t bytes_per_page = 0;
   bool bad = false;     // to be looked into: deserves a log
   bool logged = false;  // was looked into, and this is its last word

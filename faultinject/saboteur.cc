@@ -64,6 +64,10 @@ void Saboteur::BetweenValidateAndAttention(FaultSurface& at) {
   Occasion(at, [&](Scene& s) { return injector_->BetweenValidateAndAttention(s); });
 }
 
+void Saboteur::AfterAttention(FaultSurface& at) {
+  Occasion(at, [&](Scene& s) { return injector_->AfterAttention(s); });
+}
+
 void Saboteur::AfterRetire(FaultSurface& at) {
   if (!Occasion(at, [&](Scene& s) { return injector_->AfterRetire(s); })) {
     if (Try(at, [&](Scene& s) { return injector_->Queue(s); })) state_ = State::kQueued;
@@ -94,6 +98,7 @@ void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageI
 }
 
 void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
+  Occasion(at, [&](Scene& s) { return injector_->OnShare(s, request, hits); });
   for (const SharedPage& hit : hits) {
     ++seen_.pages[static_cast<size_t>(hit.page.value())].shares;
     watch_->PageGoesTo(request, hit.page);
@@ -107,6 +112,11 @@ void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<Share
 }
 
 ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId page) {
+  ReturnAction action = ReturnAction::kProceed;
+  Occasion(at, [&](Scene& s) {
+    action = injector_->OnReturn(s, request, page);
+    return action != ReturnAction::kProceed;
+  });
   std::vector<PageId>& returned = seen_.returned;
   if (returned.size() == Observations::kReturned) returned.erase(returned.begin());
   returned.push_back(page);
@@ -114,7 +124,7 @@ ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId p
     notes_->Add(
         {.step = StepOf(at), .kind = NoteKind::kRelease, .request = request, .page = page.value()});
   }
-  return ReturnAction::kProceed;
+  return action;
 }
 
 bool Saboteur::OnBindRow(FaultSurface& at, Row row, RequestIndex request) {

@@ -31,6 +31,7 @@ class Saboteur final : public FaultHooks {
   void BeforeUpload(FaultSurface& at) override;
   void BeforeValidate(FaultSurface& at) override;
   void BetweenValidateAndAttention(FaultSurface& at) override;
+  void AfterAttention(FaultSurface& at) override;
   void AfterRetire(FaultSurface& at) override;
   void OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) override;
   void OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) override;

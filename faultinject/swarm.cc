@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kvfence/engine_features.h"
+
 namespace kvfence {
 namespace {
 
@@ -27,8 +29,8 @@ Swarm Swarm::Draw(uint64_t seed) {
   s.pressure.high = rng.Between(20, 40);
   s.budget.low = rng.Between(32, 128);
   s.budget.high = s.budget.low + rng.Between(100, 400);
+  for (size_t i = 0; i < kEngineFeatures.size(); ++i) s.features.push_back(rng.Between(2, 6));
   s.lifo = rng.Between(4, 7);
-  s.chunked = rng.Between(2, 6);
   s.withdrawing = rng.Between(2, 6);
   s.withdrawn_most = rng.Between(30, 200);
   s.tile_doublings = rng.Between(2, 4);
@@ -66,21 +68,25 @@ std::vector<std::string> Swarm::Lines() const {
     const auto n = std::count(page_sizes.begin(), page_sizes.end(), page_sizes[i]);
     sizes += (i == 0 ? "" : ",") + std::to_string(page_sizes[i]) + "x" + std::to_string(n);
   }
-  return {"page_sizes=" + sizes,
-          "rows=" + Text(rows),
-          "pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high),
-          "token_budget=" + Text(budget),
-          "lifo=" + Of8(lifo),
-          "chunked=" + Of8(chunked),
-          "withdrawing=" + Of8(withdrawing) + " up to " + std::to_string(withdrawn_most) + "/1000",
-          "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
-          "median_message=" + Text(message),
-          "median_output=" + Text(output),
-          "conversations=" + Text(conversations),
-          "system_prompts=" + Text(system_prompts),
-          "identities=" + Text(identities),
-          "fault_gap=" + std::to_string(fault_gap),
-          "fault_one_in=" + std::to_string(fault_one_in)};
+  std::vector<std::string> lines = {
+      "page_sizes=" + sizes,
+      "rows=" + Text(rows),
+      "pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high),
+      "token_budget=" + Text(budget),
+      "lifo=" + Of8(lifo),
+      "withdrawing=" + Of8(withdrawing) + " up to " + std::to_string(withdrawn_most) + "/1000",
+      "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
+      "median_message=" + Text(message),
+      "median_output=" + Text(output),
+      "conversations=" + Text(conversations),
+      "system_prompts=" + Text(system_prompts),
+      "identities=" + Text(identities),
+      "fault_gap=" + std::to_string(fault_gap),
+      "fault_one_in=" + std::to_string(fault_one_in)};
+  for (size_t i = 0; i < features.size(); ++i) {
+    lines.push_back(std::string(kEngineFeatures[i].name) + "=" + Of8(features[i]));
+  }
+  return lines;
 }
 
 }  // namespace kvfence

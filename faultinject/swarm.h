@@ -28,8 +28,8 @@ struct Swarm {
   Range rows;                        // batch rows
   Range pressure;                    // working set of a full batch over the pool, in tenths
   Range budget;                      // new tokens of a step
+  std::vector<uint64_t> features;    // of 8 engines, those with feature i of kEngineFeatures
   uint64_t lifo = 0;                 // of 8 pools, those that reuse the page returned last
-  uint64_t chunked = 0;              // of 8 engines, those that cut prompts into chunks
   uint64_t withdrawing = 0;          // of 8 runs, those whose clients take requests back
   uint64_t withdrawn_most = 0;       // per mille of their requests
   uint64_t tile_doublings = 0;       // the kernel's tile is at most this power of two, in entries

@@ -22,6 +22,10 @@ ABSL_FLAG(int64_t, duration, -1,
           "stop after this many seconds, and without --requests not before; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
           "all, none, or kinds (kvfence faults lists them), comma-separated");
+ABSL_FLAG(
+    std::vector<std::string>, features, {},
+    "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
+    "isn't named is drawn from the seed");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
 ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
@@ -204,9 +208,9 @@ std::string Quoted(const std::string& word) {
 
 const std::vector<std::string_view>& RunFlags() {
   static const std::vector<std::string_view> kFlags = {
-      "seed",   "trace",    "requests",  "steps", "duration",     "faults", "until",
-      "level",  "policy",   "page_size", "pages", "rows",         "jobs",   "shard",
-      "resume", "only_run", "backend",   "out",   "metrics_port", "json"};
+      "seed",  "trace",  "requests", "steps",     "duration", "faults",       "features",
+      "until", "level",  "policy",   "page_size", "pages",    "rows",         "jobs",
+      "shard", "resume", "only_run", "backend",   "out",      "metrics_port", "json"};
   return kFlags;
 }
 
@@ -218,6 +222,7 @@ Result<RunConfig> ReadRunConfig() {
   if (Status status = ReadSizes(&config.campaign); !status.ok()) return status;
   if (Status status = ReadPolicy(&config.campaign); !status.ok()) return status;
   if (Status status = ReadFaults(&config.campaign); !status.ok()) return status;
+  config.campaign.features = absl::GetFlag(FLAGS_features);
   if (Status status = ReadWords(&config); !status.ok()) return status;
   config.campaign.log_dir = config.out;
   if (Status status = CheckCampaignConfig(config.campaign); !status.ok()) return status;
@@ -239,6 +244,9 @@ std::string CommandOf(const CampaignConfig& config) {
   std::string faults;
   for (const std::string& kind : config.faults) faults += (faults.empty() ? "" : ",") + kind;
   if (faults != "all") text += " --faults=" + Quoted(faults);
+  std::string features;
+  for (const std::string& word : config.features) features += (features.empty() ? "" : ",") + word;
+  if (!features.empty()) text += " --features=" + Quoted(features);
   if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
   if (config.policy == Policy::kLog) text += " --policy=log";
   if (config.policy == Policy::kStop) text += " --policy=stop";

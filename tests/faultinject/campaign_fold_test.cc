@@ -48,6 +48,8 @@ CampaignRun AnyRun(const PlannedRun& planned, Rng& rng) {
   run.logged = rng.Chance(1, 2);
   if (rng.Chance(1, 5)) run.red.push_back("sentence " + std::to_string(planned.number));
   run.bytes_per_page = 16;
+  run.features = rng.Next();
+  run.met = run.features & rng.Next();
   return run;
 }
 

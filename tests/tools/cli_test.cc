@@ -113,6 +113,8 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--seed=-1"}, "--seed: '-1' isn't valid"},
       {{"--seed=master"}, "--seed: 'master' isn't valid"},
       {{"--seed="}, "--seed: '' isn't valid"},
+      {{"--features=warp_drive"}, "unknown feature 'warp_drive'"},
+      {{"--features=-"}, "unknown feature '-'"},
       {{"--jobs=-1"}, "--jobs must be 0..1024, got -1"},
       {{"--shard=3/2"}, "--shard must be K/N"},
       {{"--shard=0/2"}, "--shard must be K/N"},
@@ -188,12 +190,14 @@ TEST(Cli, CommandsSurviveAShell) {
   config.trace = "my trace's.jsonl";
   config.page_size = 64;
   config.faults = {"row_tail", "row_swap"};
+  config.features = {"none", "prefix_cache"};
   config.level = Level::kAudit;
   config.policy = Policy::kLog;
   config.until_complete = true;
   EXPECT_EQ(CommandOf(config),
             "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --page_size=64 "
-            "--faults=row_tail,row_swap --level=audit --policy=log --until=complete");
+            "--faults=row_tail,row_swap --features=none,prefix_cache "
+            "--level=audit --policy=log --until=complete");
 }
 
 TEST(Cli, SeedsAreNumbersOrCommitIds) {

@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvfence/config.h"
@@ -57,6 +58,7 @@ struct CampaignConfig {
   // 0: no limit. Without `requests` the runs go on until the time is over.
   uint64_t duration_seconds = 0;
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
+  std::vector<std::string> features{};        // all, none, NAME, -NAME; the rest is drawn
   Level level = Level::kFull;
   CheckSet disabled{};  // checks taken out, to show that they're needed
   Policy policy = Policy::kAbort;
@@ -77,6 +79,15 @@ struct FaultTally {
   std::map<std::string, uint64_t> reasons;   // reason name -> answers
   std::map<uint64_t, uint64_t> delay_steps;  // steps from activation to report -> count
   uint64_t off_arm_wrong_tokens = 0;
+};
+
+// Which features of the engine were met, with each other and with which faults. A feature is met
+// where it was on and did something.
+struct FeatureCoverage {
+  std::vector<std::string> features;
+  std::vector<uint64_t> on, met;                        // runs, by feature
+  std::map<std::pair<size_t, size_t>, uint64_t> pairs;  // runs in which both were met; a < b
+  std::map<std::string, std::vector<uint64_t>> faults_by_kind;  // activated where it was met
 };
 
 // One step of an incident's story, for the report's timeline.
@@ -111,6 +122,7 @@ struct CampaignReport {
   struct OffArm {
     uint64_t wrong_tokens_published = 0;
   } off_arm;
+  FeatureCoverage coverage;
   uint64_t device_bytes_per_page = 0, device_bytes_per_entry = 0;
   std::vector<IncidentStory> stories;  // a few; bad outcomes first
   std::vector<std::string> missing;    // what is missing to completeness, sentences
