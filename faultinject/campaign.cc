@@ -1,337 +1,266 @@
-// The campaign: the no-fault arm, then episodes with faults, each with and without the fence.
+// The campaign: hands out runs, folds what comes back in the order of their numbers, keeps its
+// journal, and leaves logs of what went wrong.
 #include "kvfence/campaign.h"
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <utility>
 
+#include "campaign_fold.h"
+#include "campaign_identity.h"
+#include "campaign_plan.h"
 #include "campaign_verdict.h"
-#include "episode.h"
-#include "kvfence/device_types.h"
-#include "kvfence/fault_kind.h"
+#include "progress_journal.h"
 #include "reproducer.h"
+#include "run_doer.h"
 
 namespace kvfence {
 namespace {
 
-constexpr uint64_t kDefaultRequests = 60000;  // about 40 s on one core
-constexpr uint64_t kCleanRequestsUntilComplete = 20000;
-constexpr uint64_t kEpisodeRequests = 24;
-constexpr uint64_t kLeastEpisodeRequests = 8;
-constexpr uint64_t kTriesToActivate = 8;  // episodes of a kind that never activated
-constexpr uint64_t kMostEpisodesOfAKind = 600;
-constexpr size_t kMostStories = 20;
-constexpr uint64_t kMostLogs = 10;
-constexpr uint64_t kLongestLog = 20000;  // steps
+constexpr uint64_t kAheadOfFold = 8;  // runs per worker that wait for one with a smaller number
+constexpr double kCleanShare = 0.3;   // of a given time, for one no-fault run
 
 class Campaign {
  public:
-  Campaign(const CampaignConfig& config, const CampaignHooks& hooks)
-      : hooks_(hooks), begin_(std::chrono::steady_clock::now()) {
-    report_.config = config;
-  }
+  Campaign(CampaignPlan plan, const CampaignHooks& hooks)
+      : plan_(std::move(plan)),
+        hooks_(hooks),
+        state_{.fold = CampaignFold(plan_.kinds())},
+        begin_(std::chrono::steady_clock::now()) {}
 
   Result<CampaignReport> Run() {
-    if (Status status = ChooseKinds(); !status.ok()) return status;
-    Result<RequestSource> source = RequestSource::Open(config());
-    if (!source.ok()) return Status(source.status().code(), source.status().message());
-    source_ = std::move(*source);
-    if (Status status = CleanArm(); !status.ok()) return status;
-    if (Status status = FaultArms(); !status.ok()) return status;
-    PickStories();
-    report_.seconds = Seconds();
-    JudgeCampaign(kinds_, &report_);
-    return std::move(report_);
+    if (Status status = Begin(); !status.ok()) return status;
+    while (!over_) {
+      HandOut();
+      if (!doer_->Busy() && done_.empty()) break;
+      if (std::optional<DoneRun> done = doer_->Await()) {
+        const uint64_t number = done->planned.number;
+        done_.insert_or_assign(number, std::move(*done));
+      }
+      if (Status status = Fold(); !status.ok()) return status;
+      Tell();
+    }
+    if (journal_ != nullptr) {
+      if (Status status = journal_->Flush(); !status.ok()) return status;
+      if (!partial_) journal_->Remove();
+    }
+    return Report();
   }
 
  private:
-  const CampaignConfig& config() const { return report_.config; }
-  double Seconds() const {
+  const CampaignConfig& config() const { return plan_.config(); }
+  double Sitting() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
-  bool Stopped() {
-    if (hooks_.stop != nullptr && hooks_.stop->load(std::memory_order_relaxed)) {
-      report_.partial = true;
-    }
-    return report_.partial;
-  }
-  bool OutOfTime(double share) const {
+  double Seconds() const { return before_ + Sitting(); }
+  bool OutOfTime() const {
     return config().duration_seconds != 0 &&
-           Seconds() >= share * static_cast<double>(config().duration_seconds);
+           Seconds() >= static_cast<double>(config().duration_seconds);
   }
 
-  Status ChooseKinds() {
-    bool none = false;
-    for (const std::string& name : config().faults) {
-      if (name == "none") {
-        none = true;
-      } else if (name == "all") {
-        for (const FaultKind& kind : FaultKinds()) AddKind(kind);
-      } else if (const FaultKind* kind = FindFaultKind(name)) {
-        AddKind(*kind);
-      } else {
-        return Status::Invalid("unknown fault kind '" + name + "'");
+  Status Begin() {
+    // Impossible settings are refused at once.
+    const std::optional<PlannedRun> first = plan_.At(config().only.value_or(1));
+    if (!first) return Status::Invalid("only: there is no run " + std::to_string(*config().only));
+    EpisodePlan trial;
+    trial.number = first->number;
+    trial.kind = first->kind;
+    trial.trace = plan_.source().Stream(0, 0, std::min<uint64_t>(first->requests, 400));
+    if (Status status = DrawEpisode(config(), &trial); !status.ok()) return status;
+    if (config().only) state_.next = *config().only;
+    if (!hooks_.journal.empty()) {
+      Result<std::unique_ptr<ProgressJournal>> journal =
+          ProgressJournal::Open(hooks_.journal, plan_, hooks_.resume, &state_);
+      if (!journal.ok()) return Status(journal.status().code(), journal.status().message());
+      journal_ = std::move(*journal);
+      before_ = state_.seconds;
+      activated_ = state_.fold.activated();
+    }
+    began_at_ = plan_.Fraction(state_.fold, 0, before_);
+    given_ = state_.next;
+    DoerOptions options{.plan = &plan_, .hooks = &hooks_};
+    if (config().duration_seconds != 0) {
+      const double share = plan_.kinds().empty() ? 1.0 : kCleanShare;
+      options.clean_seconds = share * static_cast<double>(config().duration_seconds);
+    }
+    options.on_fault = [this](const FaultKind& kind) {
+      ++activated_;
+      if (hooks_.on_fault) hooks_.on_fault(std::string(kind.name));
+    };
+    options.tick = [this] { Tell(); };
+    if (hooks_.jobs == 0) {
+      doer_ = DoHere(options);
+      return Status();
+    }
+    Result<std::unique_ptr<RunDoer>> doer = DoInWorkers(options, hooks_.jobs);
+    if (!doer.ok()) return Status(doer.status().code(), doer.status().message());
+    doer_ = std::move(*doer);
+    return Status();
+  }
+
+  // The first run from `number` on that is to be done here, as far as is known by now.
+  std::optional<PlannedRun> NextFrom(uint64_t number) const {
+    size_t unwanted = 0;
+    for (;; ++number) {
+      if (config().only && number != *config().only) return std::nullopt;
+      const std::optional<PlannedRun> run = plan_.At(number);
+      if (!run) return std::nullopt;
+      const bool wanted = plan_.Wants(*run, state_.fold);
+      if (wanted && plan_.Mine(number)) return run;
+      // A whole round of kinds that are done with: none of them is wanted ever again.
+      unwanted = wanted ? 0 : unwanted + 1;
+      if (unwanted > plan_.kinds().size()) return std::nullopt;
+    }
+  }
+
+  void HandOut() {
+    if (hooks_.stop != nullptr && hooks_.stop->load(std::memory_order_relaxed)) {
+      if (!stopped_ && NextFrom(state_.next)) partial_ = true;
+      stopped_ = true;
+      doer_->Stop();
+      return;
+    }
+    const uint64_t most = std::max<uint64_t>(hooks_.jobs, 1) * kAheadOfFold;
+    while (!OutOfTime() && doer_->CanTake() && under_way_ < most) {
+      const std::optional<PlannedRun> run = NextFrom(given_);
+      if (!run) return;
+      given_ = run->number + 1;
+      ++under_way_;
+      const bool faulty = run->kind != nullptr;
+      doer_->Give(*run, faulty ? state_.fold.WantedStories(run->kind_at) : 0);
+    }
+  }
+
+  // Folds all results that are next in the order.
+  Status Fold() {
+    while (!done_.empty() && !over_) {
+      DoneRun& done = done_.begin()->second;
+      const std::optional<PlannedRun> next = NextFrom(state_.next);
+      const uint64_t number = done.planned.number;
+      if (next && next->number < number) {
+        KVF_CHECK(next->number < given_, "I-120 the run that is next has been handed out");
+        return Status();
       }
-    }
-    if (none && !kinds_.empty()) return Status::Invalid("faults: 'none' stands alone");
-    if (!none && kinds_.empty()) return Status::Invalid("faults: no kind is named");
-    if (config().level == Level::kOff) {
-      return Status::Invalid("level must be map, full or audit (a campaign has its own off arm)");
-    }
-    if (config().policy == Policy::kRecompute) {
-      return Status::Invalid("policy recompute: a campaign counts ended requests");
+      if (next && next->number == number) {
+        if (Status status = Take(&done); !status.ok()) return status;
+      }
+      // Else it turned out that this run isn't wanted: its sort was done with before it.
+      done_.erase(number);
+      --under_way_;
     }
     return Status();
   }
-  void AddKind(const FaultKind& kind) {
-    if (std::find(kinds_.begin(), kinds_.end(), &kind) != kinds_.end()) return;
-    kinds_.push_back(&kind);
-    FaultTally& tally = report_.faults.emplace_back();
-    tally.kind = std::string(kind.name);
-    tally.fault_class = kind.fault_class;
+
+  Status Take(DoneRun* done) {
+    CampaignRun& run = done->run;
+    const PlannedRun planned = done->planned;
+    if (!run.refused.empty()) return Status::Invalid(run.refused);
+    if (run.cut) {
+      // Of a no-fault run what was served is told; the journal says that it's still to be done.
+      over_ = true;
+      if (planned.kind == nullptr) state_.fold.Add(planned, std::move(run));
+      return Status();
+    }
+    if (run.bad && !run.logged && state_.fold.WantsLog()) LeaveLog(planned, &run);
+    for (const FaultResult& fault : run.faults) {
+      if (hooks_.on_outcome) hooks_.on_outcome(std::string(planned.kind->name), fault.outcome);
+    }
+    state_.next = run.number + 1;
+    state_.seconds = Seconds();
+    if (journal_ == nullptr) {
+      state_.fold.Add(planned, std::move(run));
+      return Status();
+    }
+    state_.fold.Add(planned, run);
+    return journal_->Append(run, state_);
   }
 
-  // Requests to serve: as asked, else the trace's all, else the default.
-  uint64_t Wanted() const {
-    if (config().requests != 0) return config().requests;
-    if (!source_.generated()) return source_.size();
-    return config().until_complete ? kCleanRequestsUntilComplete : kDefaultRequests;
+  // The run's log, and the smallest one that shows the same.
+  void LeaveLog(const PlannedRun& planned, CampaignRun* run) {
+    run->logged = true;
+    const std::string& dir = config().log_dir;
+    if (dir.empty()) return;
+    const std::string name = LogNameOf(planned);
+    const std::string small = SmallestNameOf(name);
+    std::error_code error;
+    for (const std::string& old : {name, small}) std::filesystem::remove(dir + "/" + old, error);
+    std::string why;
+    doer_->Guarded([&](const std::atomic<bool>* stop) {
+      const Status status = RecordRun(plan_, planned, dir, name);
+      if (!status.ok()) why = status.message();
+      if (status.ok()) WriteSmallest(dir, name, stop);
+    });
+    const auto is_there = [&](const std::string& file) {
+      return std::filesystem::exists(dir + "/" + file, error);
+    };
+    if (!is_there(name)) run->red.push_back("no log of " + name + (why.empty() ? "" : ": " + why));
+    for (IncidentStory& story : run->stories) {
+      if (IsBad(story.outcome) && is_there(name)) story.log = is_there(small) ? small : name;
+    }
   }
 
-  void Progress(const char* phase, double fraction, uint64_t steps) {
+  void Tell() {
     if (!hooks_.progress) return;
     CampaignProgress p;
-    p.fraction = std::min(fraction, 1.0);
-    p.runs = report_.runs;
-    p.steps = report_.steps + steps;
+    p.seconds = Sitting();
+    p.fraction = plan_.Fraction(state_.fold, doer_->served(), Seconds());
+    p.runs = state_.fold.runs();
+    p.steps = state_.fold.steps() + doer_->steps();
     p.activated = activated_;
-    p.bad = bad_;
-    p.seconds = Seconds();
-    p.phase = phase;
+    p.bad = state_.fold.bad();
+    if (!first_steps_) first_steps_ = state_.fold.steps();
+    p.steps_per_second =
+        p.seconds > 0 ? static_cast<double>(p.steps - *first_steps_) / p.seconds : 0;
+    if (p.fraction > began_at_ + 0.005) {
+      p.seconds_left = p.seconds * (1 - p.fraction) / (p.fraction - began_at_);
+    }
+    const std::optional<PlannedRun> next = plan_.At(state_.next);
+    p.phase = next && next->kind == nullptr ? "no-fault arm" : "faults";
     hooks_.progress(p);
   }
 
-  Status CleanArm() {
-    EpisodePlan plan;
-    plan.trace = source_.All(Wanted());
-    if (Status status = DrawEpisode(config(), &plan); !status.ok()) return status;
-    report_.drawn = Describe(plan.engine);
-    const double share = kinds_.empty() ? 1.0 : 0.15;
-    RunOptions options;
-    options.sinks = hooks_.sinks;
-    options.go_on = [&](uint64_t steps, uint64_t ended) {
-      if (steps % 64 == 0) {
-        const auto total = static_cast<double>(plan.trace.size());
-        Progress("no-fault arm", share * static_cast<double>(ended) / total, steps);
-      }
-      return !Stopped() && !OutOfTime(kinds_.empty() ? 1.0 : 0.3);
-    };
-    const double began = Seconds();
-    Result<RunResult> run = RunEpisode(plan, options);
-    if (!run.ok()) return Status(run.status().code(), run.status().message());
-    report_.clean_tokens_per_second = PerSecond(run->tokens, Seconds() - began);
-    report_.clean_arm = {.steps = run->steps,
-                         .entries_checked = run->entries_checked,
-                         .violations = run->false_alarms,
-                         .wrong_tokens_published = run->wrong_tokens};
-    report_.false_alarms += run->false_alarms;
-    report_.device_bytes_per_page = run->device_bytes_pages / plan.engine.pages;
-    report_.device_bytes_per_entry = sizeof(Expectation);
-    if (kinds_.empty()) report_.requests = run->served;
-    if (!run->audit.empty()) report_.red.push_back("no-fault arm: " + run->audit);
-    Add(*run);
-    if (run->false_alarms != 0 && run->steps <= kLongestLog) {
-      const std::string log = "no_fault_arm.kvlog";
-      if (Record(plan, log, true)) WriteSmallest(config().log_dir, log, hooks_.stop);
+  CampaignReport Report() {
+    CampaignReport report = state_.fold.Report(config(), partial_);
+    report.drawn = DescribeDraw(config());
+    report.seconds = Seconds();
+    if (config().shard.of > 1) {
+      CampaignConfig whole = config();
+      whole.shard = {};
+      const nlohmann::ordered_json shard = {{"part", config().shard.part},
+                                            {"of", config().shard.of},
+                                            {"program", ProgramDigest()},
+                                            {"config", ConfigJson(whole)},
+                                            {"state", state_.fold.ToJson(false)}};
+      report.shard_state =
+          shard.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     }
-    if (kinds_.empty() || Stopped()) return Status();
-    return CleanArmWithoutFence(plan, options);
-  }
-  // The same once more without the fence, to compare the time it takes.
-  Status CleanArmWithoutFence(const EpisodePlan& plan, RunOptions options) {
-    options.fence = false;
-    options.sinks.clear();
-    const double began = Seconds();
-    Result<RunResult> run = RunEpisode(plan, options);
-    if (!run.ok()) return Status(run.status().code(), run.status().message());
-    report_.off_tokens_per_second = PerSecond(run->tokens, Seconds() - began);
-    if (run->wrong_tokens != 0) {
-      report_.red.push_back("the engine itself publishes wrong tokens: without fence and faults " +
-                            std::to_string(run->wrong_tokens));
-    }
-    return Status();
-  }
-  static double PerSecond(uint64_t tokens, double seconds) {
-    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+    return report;
   }
 
-  // Runs it once more, which gives the same, and writes down what the fence is told. False: there's
-  // no log.
-  bool Record(const EpisodePlan& plan, const std::string& name, bool stop_at_violation) {
-    if (config().log_dir.empty() || logs_ == kMostLogs) return false;
-    ++logs_;
-    RunOptions options;
-    options.record_to = config().log_dir + "/" + name;
-    options.stop_at_violation = stop_at_violation;
-    const Result<RunResult> run = RunEpisode(plan, options);
-    if (!run.ok()) report_.red.push_back("no log of " + name + ": " + run.status().message());
-    return run.ok();
-  }
-
-  void Add(const RunResult& run) {
-    ++report_.runs;
-    report_.steps += run.steps;
-    report_.events += run.events;
-    report_.entries_checked += run.entries_checked;
-    report_.ownership_changes += run.ownership_changes;
-    report_.tokens_published += run.tokens;
-    report_.wrong_tokens_published += run.wrong_tokens;
-    report_.requests_aborted += run.aborted;
-  }
-
-  Status FaultArms() {
-    const uint64_t wanted = config().until_complete && config().requests == 0 ? 0 : Wanted();
-    std::vector<uint64_t> episodes(kinds_.size());
-    for (uint64_t round = 0; !kinds_.empty(); ++round) {
-      bool any = false;
-      for (size_t k = 0; k < kinds_.size(); ++k) {
-        if (!WantsMore(k, episodes[k], wanted)) continue;
-        if (Stopped() || OutOfTime(1.0)) return Status();
-        if (config().steps != 0 && fault_steps_ >= config().steps && episodes[k] > 0) continue;
-        any = true;
-        ++episodes[k];
-        if (Status status = Episode(k, wanted); !status.ok()) return status;
-      }
-      if (!any) break;
-    }
-    return Status();
-  }
-  // Is another episode of this kind due?
-  bool WantsMore(size_t k, uint64_t episodes, uint64_t wanted) const {
-    if (episodes == 0) return true;
-    if (episodes >= kMostEpisodesOfAKind && config().until_complete) return false;
-    if (config().until_complete && !MissingOf(*kinds_[k], report_.faults[k]).empty()) return true;
-    if (report_.requests < wanted) return !config().until_complete || wanted != 0;
-    return report_.faults[k].activated == 0 && episodes < kTriesToActivate;
-  }
-
-  double FaultFraction(uint64_t wanted) const {
-    if (!config().until_complete) {
-      return static_cast<double>(report_.requests) /
-             static_cast<double>(std::max<uint64_t>(wanted, 1));
-    }
-    double sum = 0;
-    for (const FaultTally& tally : report_.faults) {
-      sum += std::min(1.0, static_cast<double>(tally.activated) / kActivationsToComplete);
-    }
-    return sum / static_cast<double>(report_.faults.size());
-  }
-
-  Status Episode(size_t k, uint64_t wanted) {
-    EpisodePlan plan;
-    plan.number = ++episode_;
-    plan.kind = kinds_[k];
-    uint64_t n = kEpisodeRequests;
-    if (wanted != 0) n = std::min(n, std::max(wanted / kinds_.size(), kLeastEpisodeRequests));
-    plan.trace = source_.Slice(plan.number, report_.requests, n);
-    if (Status status = DrawEpisode(config(), &plan); !status.ok()) return status;
-
-    RunOptions options;
-    options.sinks = hooks_.sinks;
-    const std::string kind(plan.kind->name);
-    options.on_fault = [&] {
-      ++activated_;
-      if (hooks_.on_fault) hooks_.on_fault(kind);
-    };
-    options.want_story = [&](const FaultRecord&, Outcome outcome) { return WantStory(k, outcome); };
-    options.go_on = [&](uint64_t steps, uint64_t) {
-      if (steps % 64 == 0) Progress("faults", 0.15 + 0.85 * FaultFraction(wanted), steps);
-      return !Stopped();
-    };
-    Result<RunResult> on = RunEpisode(plan, options);
-    if (!on.ok()) return Status(on.status().code(), on.status().message());
-    if (on->stopped) return Status();
-    RunOptions without{.fence = false, .go_on = [&](uint64_t, uint64_t) { return !Stopped(); }};
-    Result<RunResult> off = RunEpisode(plan, without);
-    if (!off.ok()) return Status(off.status().code(), off.status().message());
-    if (off->stopped) return Status();
-    Count(k, plan, std::move(*on), *off);
-    return Status();
-  }
-
-  void Count(size_t k, const EpisodePlan& plan, RunResult on, const RunResult& off) {
-    FaultTally& tally = report_.faults[k];
-    report_.requests += plan.trace.size();
-    fault_steps_ += on.steps;
-    Add(on);
-    report_.false_alarms += on.false_alarms;
-    if (on.wrong_without_fault != 0) {
-      report_.red.push_back("wrong tokens before any fault, in run " + std::to_string(plan.number));
-    }
-    tally.off_arm_wrong_tokens += off.wrong_tokens;
-    report_.off_arm.wrong_tokens_published += off.wrong_tokens;
-    for (size_t i = 0; i < on.faults.size(); ++i) {
-      const FaultRecord& fault = on.faults[i];
-      const Outcome outcome = on.outcomes[i];
-      ++tally.activated;
-      ++tally.outcomes[static_cast<size_t>(outcome)];
-      if (IsBad(outcome)) ++bad_;
-      for (int r = 0; r < kReasonCount; ++r) {
-        const auto reason = static_cast<Reason>(r);
-        if (fault.reasons.Has(reason)) ++tally.reasons[std::string(ReasonName(reason))];
-      }
-      if (fault.first_report) {
-        ++tally.delay_steps[static_cast<uint64_t>(*fault.first_report - fault.step)];
-      }
-      if (hooks_.on_outcome) hooks_.on_outcome(tally.kind, outcome);
-    }
-    const bool bad =
-        on.false_alarms != 0 || std::any_of(on.outcomes.begin(), on.outcomes.end(), IsBad);
-    const std::string log = "run" + std::to_string(plan.number) + "_" + tally.kind + ".kvlog";
-    const bool logged = bad && Record(plan, log, false);
-    const std::string small =
-        logged ? WriteSmallest(config().log_dir, log, hooks_.stop) : std::string();
-    for (IncidentStory& story : on.stories) {
-      if (logged && IsBad(story.outcome)) story.log = small.empty() ? log : small;
-      stories_.push_back(std::move(story));
-    }
-  }
-
-  // Bad ones, and of each kind the first of each good outcome.
-  bool WantStory(size_t k, Outcome outcome) {
-    uint64_t& told = told_[{k, outcome}];
-    return told++ < (IsBad(outcome) ? 3u : 1u);
-  }
-  // Bad ones first, then what was prevented, then the rest.
-  void PickStories() {
-    const auto weight = [](const IncidentStory& story) {
-      return IsBad(story.outcome) ? 0 : static_cast<int>(story.outcome) + 1;
-    };
-    std::stable_sort(stories_.begin(), stories_.end(),
-                     [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
-    if (stories_.size() > kMostStories) stories_.resize(kMostStories);
-    report_.stories = std::move(stories_);
-  }
-
+  const CampaignPlan plan_;
   const CampaignHooks& hooks_;
+  CampaignState state_;
   const std::chrono::steady_clock::time_point begin_;
-  CampaignReport report_;
-  RequestSource source_;
-  std::vector<const FaultKind*> kinds_;
-  uint64_t episode_ = 0;
-  uint64_t fault_steps_ = 0;
+  double before_ = 0;    // seconds of the sittings before this one
+  double began_at_ = 0;  // fraction
+  std::optional<uint64_t> first_steps_{};
+  std::unique_ptr<ProgressJournal> journal_;
+  std::unique_ptr<RunDoer> doer_;
+  std::map<uint64_t, DoneRun> done_;  // not yet folded
+  uint64_t given_ = 1;                // number of the first run that wasn't handed out
+  uint64_t under_way_ = 0;            // handed out, not yet folded
   uint64_t activated_ = 0;
-  uint64_t bad_ = 0;
-  uint64_t logs_ = 0;
-  std::map<std::pair<size_t, Outcome>, uint64_t> told_;
-  std::vector<IncidentStory> stories_;
+  bool stopped_ = false, partial_ = false, over_ = false;
 };
 
 }  // namespace
 
 Result<CampaignReport> RunCampaign(const CampaignConfig& config, const CampaignHooks& hooks) {
-  return Campaign(config, hooks).Run();
+  Result<CampaignPlan> plan = CampaignPlan::Make(config);
+  if (!plan.ok()) return Status(plan.status().code(), plan.status().message());
+  return Campaign(std::move(*plan), hooks).Run();
 }
 
 }  // namespace kvfence

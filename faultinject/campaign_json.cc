@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kvfence/campaign.h"
+#include "story_json.h"
 
 namespace kvfence {
 namespace {
@@ -26,23 +27,6 @@ Json FaultJson(const FaultTally& tally) {
   return json;
 }
 
-Json StoryJson(const IncidentStory& story) {
-  Json json;
-  json["kind"] = story.kind;
-  json["outcome"] = std::string(kOutcomeNames[static_cast<size_t>(story.outcome)]);
-  json["run"] = story.run;
-  json["timeline"] = Json::array();
-  for (const TimelineEntry& entry : story.timeline) {
-    Json line = {{"step", entry.step}, {"what", entry.what}, {"text", entry.text}};
-    if (!entry.request.empty()) line["request"] = entry.request;
-    if (!entry.pages.empty()) line["pages"] = entry.pages;
-    json["timeline"].push_back(std::move(line));
-  }
-  if (!story.record.empty()) json["record"] = Json::parse(story.record, nullptr, false);
-  if (!story.log.empty()) json["log"] = story.log;
-  return json;
-}
-
 std::string PolicyName(Policy policy) {
   switch (policy) {
     case Policy::kLog:
@@ -61,6 +45,7 @@ void AddTotals(const CampaignReport& report, Json* out) {
   Json& json = *out;
   json["seed"] = report.config.seed;
   json["trace"] = report.config.trace;
+  json["features"] = report.config.features;
   json["level"] = std::string(LevelName(report.config.level));
   json["policy"] = PolicyName(report.config.policy);
   json["drawn"] = report.drawn;
@@ -78,7 +63,8 @@ void AddTotals(const CampaignReport& report, Json* out) {
 
 void AddArms(const CampaignReport& report, Json* out) {
   Json& json = *out;
-  json["clean_arm"] = {{"steps", report.clean_arm.steps},
+  json["clean_arm"] = {{"requests", report.clean_arm.requests},
+                       {"steps", report.clean_arm.steps},
                        {"entries_checked", report.clean_arm.entries_checked},
                        {"violations", report.clean_arm.violations},
                        {"wrong_tokens_published", report.clean_arm.wrong_tokens_published}};
@@ -86,6 +72,30 @@ void AddArms(const CampaignReport& report, Json* out) {
   for (const FaultTally& tally : report.faults) by_kind[tally.kind] = tally.off_arm_wrong_tokens;
   json["off_arm"] = {{"wrong_tokens_published", report.off_arm.wrong_tokens_published},
                      {"by_kind", std::move(by_kind)}};
+}
+
+Json CoverageJson(const FeatureCoverage& coverage) {
+  Json json;
+  json["features"] = Json::array();
+  for (size_t a = 0; a < coverage.features.size(); ++a) {
+    json["features"].push_back(
+        {{"name", coverage.features[a]}, {"on", coverage.on[a]}, {"met", coverage.met[a]}});
+  }
+  json["pairs"] = Json::array();
+  for (size_t a = 0; a < coverage.features.size(); ++a) {
+    for (size_t b = a + 1; b < coverage.features.size(); ++b) {
+      const auto it = coverage.pairs.find({a, b});
+      json["pairs"].push_back({{"a", coverage.features[a]},
+                               {"b", coverage.features[b]},
+                               {"met", it == coverage.pairs.end() ? 0 : it->second}});
+    }
+  }
+  json["faults"] = Json::object();
+  for (const auto& [kind, counts] : coverage.faults_by_kind) {
+    Json& row = json["faults"][kind];
+    for (size_t a = 0; a < counts.size(); ++a) row[coverage.features[a]] = counts[a];
+  }
+  return json;
 }
 
 }  // namespace
@@ -96,6 +106,7 @@ std::string ToJson(const CampaignReport& report, int indent) {
   json["faults"] = Json::array();
   for (const FaultTally& tally : report.faults) json["faults"].push_back(FaultJson(tally));
   AddArms(report, &json);
+  json["coverage"] = CoverageJson(report.coverage);
   json["device_bytes_per_page"] = report.device_bytes_per_page;
   json["device_bytes_per_entry"] = report.device_bytes_per_entry;
   json["seconds"] = report.seconds;
@@ -106,6 +117,7 @@ std::string ToJson(const CampaignReport& report, int indent) {
   json["red"] = report.red;
   json["stories"] = Json::array();
   for (const IncidentStory& story : report.stories) json["stories"].push_back(StoryJson(story));
+  if (!report.shard_state.empty()) json["shard"] = Json::parse(report.shard_state);
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 

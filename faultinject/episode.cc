@@ -17,15 +17,16 @@ namespace {
 // How often a faulted page changes hands before the fault can do harm.
 uint64_t ChangesOf(const FaultKind* kind) {
   if (kind == nullptr) return 0;
-  if (kind->name == "double_free" || kind->name == "stale_index_entry") return 2;
+  for (const std::string_view twice :
+       {"double_free", "double_return", "stale_index_entry", "free_cached"}) {
+    if (kind->name == twice) return 2;
+  }
   return kind->name == "free_while_held" ? 1 : 0;
 }
 
 // An index entry that should be gone misleads whenever it's hit, and a page that stands in the free
 // list twice is issued twice whenever it's taken while it's held: however often it was free before.
-bool Heals(const FaultKind* kind) {
-  return kind == nullptr || (kind->name != "stale_index_entry" && kind->name != "double_free");
-}
+bool Heals(const FaultKind* kind) { return ChangesOf(kind) < 2; }
 
 EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
   EngineNames names;
@@ -49,6 +50,7 @@ void Summarise(const EngineReport& report, const Fence* fence, const FaultWatch&
   result->wrong_tokens = report.wrong_tokens;
   result->aborted = report.fenced;
   result->audit = report.audit;
+  result->reached = ReachedBy(report, result->features);
   result->violations = watch.violations();
   result->false_alarms = watch.false_alarms();
   result->wrong_without_fault = watch.wrong_without_fault();
@@ -110,7 +112,8 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     }
   }
   Saboteur saboteur(faults ? MakeInjector(plan.kind->name) : nullptr, &watch, watch.notes,
-                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3);
+                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3,
+                    {.gap = plan.fault_gap, .one_in = plan.fault_one_in});
   EngineConfig config = plan.engine;
   config.judge_raw = plan.engine.judge_raw && options.fence;
   Result<std::unique_ptr<Engine<SwitchedTracker>>> made = Engine<SwitchedTracker>::Create(
@@ -145,6 +148,7 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     if (Status status = log->Close(); !status.ok()) return status;
   }
   result.served = engine.ended();
+  result.features = MaskOf(plan.engine.features);
   Summarise(engine.report(), fence.get(), watch, &result);
   if (stories) AddStories(plan, options, notes, &result);
   return result;

@@ -1,7 +1,7 @@
 // One episode: a fresh engine with drawn settings serves a few requests while faults of one kind
 // are put in, once with the fence and once without.
 //
-// Invariant: a pure function of (campaign config, episode number) (I-20).
+// Invariant: a pure function of (campaign config, run number, attempt) (I-20, I-120).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "fault_record.h"
+#include "feature_choice.h"
 #include "kvfence/campaign.h"
 #include "kvfence/engine.h"
 #include "kvfence/fault_kind.h"
 #include "kvfence/trace.h"
+#include "swarm.h"
 
 namespace kvfence {
 
@@ -24,13 +26,14 @@ class RequestSource {
   static Result<RequestSource> Open(const CampaignConfig& config);
   bool generated() const { return trace_.empty(); }
   uint64_t size() const { return trace_.size(); }
-  // All requests of the continuous arm.
-  std::vector<TraceRequest> All(uint64_t n) const;
-  // n requests for one episode; `served`: requests of the episodes before.
-  std::vector<TraceRequest> Slice(uint64_t episode, uint64_t served, uint64_t n) const;
+  // n requests of long traffic without faults, from `first` on; `piece`: which of its pieces.
+  std::vector<TraceRequest> Stream(uint64_t piece, uint64_t first, uint64_t n) const;
+  // n requests for one episode; `first`: of the trace, which begins again when it's over.
+  std::vector<TraceRequest> Slice(uint64_t episode, uint64_t first, uint64_t n) const;
 
  private:
   uint64_t seed_ = 0;
+  Swarm swarm_;
   std::vector<TraceRequest> trace_;
 };
 
@@ -39,14 +42,19 @@ uint64_t LongestOf(const std::vector<TraceRequest>& trace);
 
 struct EpisodePlan {
   uint64_t number = 0;
+  uint64_t attempt = 0;             // engines tried before because they gave the kind no occasion
   const FaultKind* kind = nullptr;  // null: the continuous arm without faults
   EngineConfig engine;
   std::vector<TraceRequest> trace;
   FenceConfig fence;
+  uint64_t fault_gap = 4;     // most steps between one fault's end and the next
+  uint64_t fault_one_in = 2;  // of so many occasions about one is taken
 };
 // Draws the settings. Refuses when the given pages can't serve the longest request.
 Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan);
-// "name=value" of what was drawn.
+// "name=value" of what the seed drew for the whole campaign.
+std::vector<std::string> DescribeDraw(const CampaignConfig& config);
+// "name=value" of what was drawn for this engine.
 std::vector<std::string> Describe(const EngineConfig& engine);
 
 // What a run of an engine came to.
@@ -56,8 +64,9 @@ struct RunResult {
   uint64_t violations = 0, false_alarms = 0, wrong_without_fault = 0;
   uint64_t device_bytes_pages = 0;
   uint64_t activated = 0;
-  bool stopped = false;  // interrupted
-  std::string audit;     // what was wrong with the books at the end
+  FeatureMask features = 0, reached = 0;  // that were on; that did something
+  bool stopped = false;                   // interrupted
+  std::string audit;                      // what was wrong with the books at the end
   std::vector<FaultRecord> faults;
   std::vector<Outcome> outcomes;       // of each fault
   std::vector<IncidentStory> stories;  // of those asked for

@@ -6,20 +6,6 @@
 namespace kvfence {
 namespace {
 
-TraceShape ShapeOf(uint64_t seed, uint64_t requests, uint32_t conversations) {
-  TraceShape shape;
-  shape.seed = seed;
-  shape.requests = requests;
-  shape.median_message = 50;
-  shape.largest_input = 900;
-  shape.median_output = 12;
-  shape.largest_output = 48;
-  shape.conversations = conversations;
-  shape.system_prompts = 2;
-  shape.identities = 2;
-  return shape;
-}
-
 uint64_t PagesOf(uint64_t tokens, uint64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
@@ -33,12 +19,11 @@ Status TooFew(uint64_t pages, uint64_t page_size, uint64_t longest) {
 }
 
 // The page size: given, or drawn from those at which the given number of pages will do.
-Status DrawPageSize(const CampaignConfig& config, bool generated, uint64_t longest, Rng& rng,
+Status DrawPageSize(const CampaignConfig& config, const Swarm& swarm, uint64_t longest, Rng& rng,
                     uint64_t* page_size) {
-  constexpr std::array<uint64_t, 8> kSizes = {1, 4, 4, 8, 8, 16, 16, 32};
-  *page_size = config.page_size != 0 ? config.page_size
-               : generated           ? kSizes[rng.Below(kSizes.size())]
-                                     : 64;
+  *page_size = config.page_size != 0  ? config.page_size
+               : config.trace.empty() ? swarm.page_sizes[rng.Below(swarm.page_sizes.size())]
+                                      : 64;
   if (config.pages == 0) return Status();
   while (config.page_size == 0 && *page_size < 32 && PagesOf(longest, *page_size) >= config.pages) {
     *page_size *= 2;
@@ -46,6 +31,37 @@ Status DrawPageSize(const CampaignConfig& config, bool generated, uint64_t longe
   if (PagesOf(longest, *page_size) >= config.pages) {
     return TooFew(config.pages, *page_size, longest);
   }
+  return Status();
+}
+
+// Pages of all rows' requests at their average length, without what they share.
+uint64_t WorkingSetOf(const std::vector<TraceRequest>& trace, uint64_t page_size, uint64_t rows) {
+  uint64_t pages = 0;
+  for (const TraceRequest& r : trace) {
+    pages += PagesOf(uint64_t{r.input_length} + r.output_length, page_size);
+  }
+  return pages * rows / std::max<uint64_t>(trace.size(), 1);
+}
+
+// Features and their sizes. Over a given trace the engine's usual ones, unless others are named.
+Status DrawFeatures(const CampaignConfig& config, const Swarm& swarm, const EpisodePlan& plan,
+                    Rng& rng, EngineConfig* e) {
+  Result<FeatureChoice> choice = FeatureChoice::Read(config.features);
+  if (!choice.ok()) return Status(choice.status().code(), choice.status().message());
+  FeatureMask drawn = 0;
+  for (size_t i = 0; i < swarm.features.size(); ++i) {
+    if (rng.Chance(swarm.features[i], 8)) drawn |= FeatureMask{1} << i;
+  }
+  if (!config.trace.empty()) drawn = MaskOf(EngineFeatures());
+  e->features = FeaturesOf(choice->Apply(drawn, plan.kind));
+  const uint64_t pages = e->pages;
+  DrawSizes(rng, LongestOf(plan.trace), e);
+  if (config.pages != 0 && e->pages != pages) {
+    e->pages = pages;  // as asked for: too few to be shared by groups
+    e->features.one_space = false;
+  }
+  // Seldom tiny: a prompt in chunks of a token or two takes hundreds of steps.
+  if (!rng.Chance(1, 8)) e->max_chunk = e->token_budget / rng.Between(2, 4);
   return Status();
 }
 
@@ -62,6 +78,7 @@ uint64_t LongestOf(const std::vector<TraceRequest>& trace) {
 Result<RequestSource> RequestSource::Open(const CampaignConfig& config) {
   RequestSource source;
   source.seed_ = config.seed;
+  source.swarm_ = Swarm::Draw(config.seed);
   if (config.trace.empty()) return source;
   Result<std::vector<TraceRequest>> trace = ReadTrace(config.trace);
   if (!trace.ok()) return Status(trace.status().code(), trace.status().message());
@@ -69,51 +86,69 @@ Result<RequestSource> RequestSource::Open(const CampaignConfig& config) {
   return source;
 }
 
-std::vector<TraceRequest> RequestSource::All(uint64_t n) const {
-  if (generated()) return GenerateTrace(ShapeOf(Mix64(seed_), n, 12));
-  return {trace_.begin(), trace_.begin() + static_cast<std::ptrdiff_t>(std::min(n, size()))};
+std::vector<TraceRequest> RequestSource::Stream(uint64_t piece, uint64_t first, uint64_t n) const {
+  if (generated()) {
+    Rng rng(Mix64(seed_ + Mix64(piece)));
+    TraceShape shape = swarm_.Shape(rng, n);
+    shape.conversations *= 3;  // more rows are to be had than in an episode
+    return GenerateTrace(shape);
+  }
+  const uint64_t begin = std::min(first, size());
+  const auto at = trace_.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {at, at + static_cast<std::ptrdiff_t>(std::min(n, size() - begin))};
 }
 
-std::vector<TraceRequest> RequestSource::Slice(uint64_t episode, uint64_t served,
-                                               uint64_t n) const {
-  if (generated()) return GenerateTrace(ShapeOf(Mix64(seed_) ^ Mix64(~episode), n, 4));
+std::vector<TraceRequest> RequestSource::Slice(uint64_t episode, uint64_t first, uint64_t n) const {
+  if (generated()) {
+    Rng rng(Mix64(seed_) ^ Mix64(~episode));
+    return GenerateTrace(swarm_.Shape(rng, n));
+  }
   std::vector<TraceRequest> slice;
-  for (uint64_t i = 0; i < n; ++i) slice.push_back(trace_[(served + i) % size()]);
+  for (uint64_t i = 0; i < n; ++i) slice.push_back(trace_[(first + i) % size()]);
   return slice;
 }
 
 Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
-  Rng rng(Mix64(config.seed) + Mix64(plan->number * 2 + (plan->kind == nullptr ? 1 : 0)));
+  const Swarm swarm = Swarm::Draw(config.seed);
+  Rng rng(Mix64(config.seed) + Mix64(plan->number << 8 | plan->attempt));
   const bool generated = config.trace.empty();
   const uint64_t longest = LongestOf(plan->trace);
   EngineConfig& e = plan->engine;
   e.seed = rng.Next();
-  if (Status status = DrawPageSize(config, generated, longest, rng, &e.page_size); !status.ok()) {
+  if (Status status = DrawPageSize(config, swarm, longest, rng, &e.page_size); !status.ok()) {
     return status;
   }
-  const uint64_t rows = rng.Between(4, 9);
+  const uint64_t rows = swarm.rows.Draw(rng);
   e.rows = config.rows != 0 ? config.rows : generated ? rows : 4 * rows;
-  // A pool far smaller than what the rows would like to have.
-  const uint64_t need = PagesOf(longest, e.page_size) + 1;
-  const uint64_t pages = need + need * rng.Between(plan->kind == nullptr ? 8 : 2, 24) / 16 + 2;
-  e.pages = config.pages != 0 ? config.pages : generated ? pages : pages + 3 * need;
-  e.token_budget = generated ? rng.Between(64, 400) : rng.Between(2048, 8192);
-  e.max_chunk = rng.Chance(1, 2) ? 0 : e.token_budget / rng.Between(2, 4);
-  e.reuse = rng.Chance(3, 4) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
-  e.reach_tile = uint64_t{1} << rng.Below(4);
+  // A pool smaller than what the rows would like to have, but not than what one may need.
+  const uint64_t pressure = swarm.pressure.Draw(rng);
+  const uint64_t pages = std::max(PagesOf(longest, e.page_size) + 3,
+                                  WorkingSetOf(plan->trace, e.page_size, e.rows) * 10 / pressure);
+  e.pages = config.pages != 0 ? config.pages : pages;
+  e.token_budget = generated ? swarm.budget.Draw(rng) : rng.Between(2048, 8192);
+  e.reuse = rng.Chance(swarm.lifo, 8) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
+  e.reach_tile = uint64_t{1} << rng.Below(swarm.tile_doublings + 1);
   if (plan->kind != nullptr && plan->kind->name == "row_tail")
     e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
+  if (Status status = DrawFeatures(config, swarm, *plan, rng, &e); !status.ok()) return status;
   // A trace that was given says all that its clients did: none of its requests is taken back.
-  const uint64_t taken_back = rng.Chance(1, 2) ? rng.Between(10, 150) : 0;
-  e.abort_per_mille = generated ? taken_back : 0;
+  const bool withdrawing = rng.Chance(swarm.withdrawing, 8);
+  const uint64_t withdrawn = rng.Between(10, swarm.withdrawn_most);
+  e.abort_per_mille = generated && withdrawing ? withdrawn : 0;
   e.policy = config.policy;
   e.max_steps = plan->kind == nullptr ? config.steps : 0;
   e.judge_raw = plan->kind != nullptr;
   if (Status status = CheckEngineConfig(e); !status.ok()) return status;
+  plan->fault_gap = swarm.fault_gap;
+  plan->fault_one_in = swarm.fault_one_in;
   plan->fence = FenceConfigFor(e, plan->trace);
   plan->fence.level = config.level;
   plan->fence.disabled = config.disabled;
   return Status();
+}
+
+std::vector<std::string> DescribeDraw(const CampaignConfig& config) {
+  return Swarm::Draw(config.seed).Lines();
 }
 
 std::vector<std::string> Describe(const EngineConfig& e) {
@@ -126,6 +161,8 @@ std::vector<std::string> Describe(const EngineConfig& e) {
           line("token_budget", e.token_budget),
           line("max_chunk", e.max_chunk),
           line("reach_tile", e.reach_tile),
+          line("window", e.features.sliding_window ? e.window : 0),
+          "features=" + FeatureNames(e.features),
           std::string("reuse=") + (e.reuse == ReuseOrder::kLifo ? "lifo" : "fifo"),
           line("abort_per_mille", e.abort_per_mille)};
 }

@@ -37,7 +37,7 @@ constexpr std::string_view kTail =
     "| `missed` | a wrong result was published, or wrongly read, and nothing was reported |\n"
     "| `collateral` | a request ended that held no faulted object, or only for undeclared reasons "
     "|\n"
-    "| `crashed` | the engine threw |\n"
+    "| `crashed` | the engine threw, or the run took its process down |\n"
     "\n"
     "A campaign is green only if the last four are 0, nothing was reported without a fault, and\n"
     "the same faults without the fence publish wrong tokens. It is complete only if each kind was\n"

@@ -5,9 +5,14 @@
 namespace kvfence {
 
 std::unique_ptr<Injector> MakeInjector(std::string_view kind) {
-  if (auto injector = MakePageInjector(kind)) return injector;
-  if (auto injector = MakeTableInjector(kind)) return injector;
-  return MakeStepInjector(kind);
+  using Make = std::unique_ptr<Injector> (*)(std::string_view);
+  constexpr Make kMakers[] = {MakePageInjector,  MakeTableInjector, MakeStepInjector,
+                              MakeEntryInjector, MakeLateInjector,  MakeContentInjector,
+                              MakeBooksInjector};
+  for (const Make make : kMakers) {
+    if (auto injector = make(kind)) return injector;
+  }
+  return nullptr;
 }
 
 Target PickTarget(FaultSurface& at, Rng& rng, RequestIndex but) {

@@ -39,10 +39,14 @@ class Injector {
   virtual bool BeforeUpload(Scene&) { return false; }
   virtual bool BeforeValidate(Scene&) { return false; }
   virtual bool BetweenValidateAndAttention(Scene&) { return false; }
+  virtual bool AfterAttention(Scene&) { return false; }
   virtual bool AfterRetire(Scene&) { return false; }
   // True: the work was queued, and says later whether the fault was put in.
   virtual bool Queue(Scene&) { return false; }
   virtual bool OnAlloc(Scene&, RequestIndex, std::vector<PageId>&) { return false; }
+  virtual bool OnShare(Scene&, RequestIndex, std::vector<SharedPage>&) { return false; }
+  // kProceed: nothing was put in.
+  virtual ReturnAction OnReturn(Scene&, RequestIndex, PageId) { return ReturnAction::kProceed; }
   // True: the fence isn't told.
   virtual bool OnBindRow(Scene&, Row, RequestIndex) { return false; }
 };
@@ -53,6 +57,10 @@ std::unique_ptr<Injector> MakeInjector(std::string_view kind);
 std::unique_ptr<Injector> MakePageInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeTableInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeStepInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeEntryInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeLateInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeContentInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeBooksInjector(std::string_view kind);
 
 // --- choosing ------------------------------------------------------------------------------------
 

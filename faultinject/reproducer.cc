@@ -14,6 +14,10 @@ constexpr uint64_t kMostPlays = 2000;
 
 }  // namespace
 
+std::string SmallestNameOf(const std::string& log) {
+  return std::filesystem::path(log).stem().string() + ".min.kvlog";
+}
+
 std::string WriteSmallest(const std::string& dir, const std::string& log,
                           const std::atomic<bool>* stop) {
   std::ifstream in(dir + "/" + log, std::ios::binary);
@@ -22,7 +26,7 @@ std::string WriteSmallest(const std::string& dir, const std::string& log,
   options.max_plays = kMostPlays;
   Result<ShrunkLog> shrunk = ShrinkLog(&in, log, options);
   if (!shrunk.ok()) return "";
-  const std::string name = std::filesystem::path(log).stem().string() + ".min.kvlog";
+  const std::string name = SmallestNameOf(log);
   const std::string path = dir + "/" + name, temporary = path + ".tmp";
   std::error_code error;
   std::ofstream out(temporary, std::ios::binary);

@@ -6,6 +6,9 @@
 
 namespace kvfence {
 
+// The name of the smallest log beside this one.
+std::string SmallestNameOf(const std::string& log);
+
 // Shrinks `dir`/`log` to its first finding. Returns the name of the file written beside it, whole
 // or not at all; empty where the log shows no finding, or none that could be written down.
 std::string WriteSmallest(const std::string& dir, const std::string& log,

@@ -5,8 +5,13 @@
 namespace kvfence {
 
 Saboteur::Saboteur(std::unique_ptr<Injector> injector, FaultWatch* watch, EpisodeNotes* notes,
-                   Fence* fence, uint64_t pages, uint64_t seed)
-    : injector_(std::move(injector)), watch_(watch), notes_(notes), fence_(fence), rng_(seed) {
+                   Fence* fence, uint64_t pages, uint64_t seed, FaultPace pace)
+    : injector_(std::move(injector)),
+      watch_(watch),
+      notes_(notes),
+      fence_(fence),
+      rng_(seed),
+      pace_(pace) {
   seen_.pages.resize(pages);
 }
 
@@ -28,13 +33,18 @@ Scene Saboteur::SceneAt(FaultSurface& at) {
 }
 
 template <class Ask>
-bool Saboteur::Try(FaultSurface& at, uint64_t one_in, Ask ask) {
-  if (state_ != State::kArmed || injector_ == nullptr || !rng_.Chance(1, one_in)) return false;
+bool Saboteur::Try(FaultSurface& at, Ask ask) {
+  if (state_ != State::kArmed || injector_ == nullptr) return false;
   watch_->SetStep(StepOf(at));
   Scene scene = SceneAt(at);
   if (!ask(scene)) return false;
   state_ = State::kOpen;
   return true;
+}
+
+template <class Ask>
+bool Saboteur::Occasion(FaultSurface& at, Ask ask) {
+  return state_ == State::kArmed && rng_.Chance(1, pace_.one_in) && Try(at, ask);
 }
 
 void Saboteur::AfterPlan(FaultSurface& at) {
@@ -43,30 +53,34 @@ void Saboteur::AfterPlan(FaultSurface& at) {
 }
 
 void Saboteur::BeforeUpload(FaultSurface& at) {
-  Try(at, 2, [&](Scene& s) { return injector_->BeforeUpload(s); });
+  Occasion(at, [&](Scene& s) { return injector_->BeforeUpload(s); });
 }
 
 void Saboteur::BeforeValidate(FaultSurface& at) {
-  Try(at, 2, [&](Scene& s) { return injector_->BeforeValidate(s); });
+  Occasion(at, [&](Scene& s) { return injector_->BeforeValidate(s); });
 }
 
 void Saboteur::BetweenValidateAndAttention(FaultSurface& at) {
-  Try(at, 2, [&](Scene& s) { return injector_->BetweenValidateAndAttention(s); });
+  Occasion(at, [&](Scene& s) { return injector_->BetweenValidateAndAttention(s); });
+}
+
+void Saboteur::AfterAttention(FaultSurface& at) {
+  Occasion(at, [&](Scene& s) { return injector_->AfterAttention(s); });
 }
 
 void Saboteur::AfterRetire(FaultSurface& at) {
-  if (state_ == State::kArmed && !Try(at, 2, [&](Scene& s) { return injector_->AfterRetire(s); })) {
-    if (Try(at, 1, [&](Scene& s) { return injector_->Queue(s); })) state_ = State::kQueued;
+  if (!Occasion(at, [&](Scene& s) { return injector_->AfterRetire(s); })) {
+    if (Try(at, [&](Scene& s) { return injector_->Queue(s); })) state_ = State::kQueued;
   }
   watch_->StepDone(at);
   if (state_ == State::kOpen && !watch_->open()) {
     state_ = State::kWaiting;
-    arm_at_ = StepOf(at) + static_cast<int64_t>(rng_.Between(1, 4));
+    arm_at_ = StepOf(at) + static_cast<int64_t>(rng_.Between(1, pace_.gap));
   }
 }
 
 void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) {
-  Try(at, 2, [&](Scene& s) { return injector_->OnAlloc(s, request, pages); });
+  Occasion(at, [&](Scene& s) { return injector_->OnAlloc(s, request, pages); });
   const uint64_t held = at.PagesOf(request).size();
   for (size_t i = 0; i < pages.size(); ++i) {
     PageSeen& page = seen_.pages[static_cast<size_t>(pages[i].value())];
@@ -84,6 +98,7 @@ void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageI
 }
 
 void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
+  Occasion(at, [&](Scene& s) { return injector_->OnShare(s, request, hits); });
   for (const SharedPage& hit : hits) {
     ++seen_.pages[static_cast<size_t>(hit.page.value())].shares;
     watch_->PageGoesTo(request, hit.page);
@@ -97,6 +112,11 @@ void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<Share
 }
 
 ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId page) {
+  ReturnAction action = ReturnAction::kProceed;
+  Occasion(at, [&](Scene& s) {
+    action = injector_->OnReturn(s, request, page);
+    return action != ReturnAction::kProceed;
+  });
   std::vector<PageId>& returned = seen_.returned;
   if (returned.size() == Observations::kReturned) returned.erase(returned.begin());
   returned.push_back(page);
@@ -104,11 +124,11 @@ ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId p
     notes_->Add(
         {.step = StepOf(at), .kind = NoteKind::kRelease, .request = request, .page = page.value()});
   }
-  return ReturnAction::kProceed;
+  return action;
 }
 
 bool Saboteur::OnBindRow(FaultSurface& at, Row row, RequestIndex request) {
-  return !Try(at, 2, [&](Scene& s) { return injector_->OnBindRow(s, row, request); });
+  return !Occasion(at, [&](Scene& s) { return injector_->OnBindRow(s, row, request); });
 }
 
 }  // namespace kvfence

@@ -15,16 +15,23 @@
 
 namespace kvfence {
 
+// How often: at most so many steps between one fault's end and the next; about one of so many
+// occasions is taken.
+struct FaultPace {
+  uint64_t gap = 4, one_in = 2;
+};
+
 class Saboteur final : public FaultHooks {
  public:
   // A null injector only observes.
   Saboteur(std::unique_ptr<Injector> injector, FaultWatch* watch, EpisodeNotes* notes, Fence* fence,
-           uint64_t pages, uint64_t seed);
+           uint64_t pages, uint64_t seed, FaultPace pace = {});
 
   void AfterPlan(FaultSurface& at) override;
   void BeforeUpload(FaultSurface& at) override;
   void BeforeValidate(FaultSurface& at) override;
   void BetweenValidateAndAttention(FaultSurface& at) override;
+  void AfterAttention(FaultSurface& at) override;
   void AfterRetire(FaultSurface& at) override;
   void OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) override;
   void OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) override;
@@ -37,7 +44,10 @@ class Saboteur final : public FaultHooks {
   Scene SceneAt(FaultSurface& at);
   // Asks the injector, now and then, if it's time for a fault. `ask(scene)` true: it's in.
   template <class Ask>
-  bool Try(FaultSurface& at, uint64_t one_in, Ask ask);
+  bool Try(FaultSurface& at, Ask ask);
+  // The same, but not each time.
+  template <class Ask>
+  bool Occasion(FaultSurface& at, Ask ask);
   int64_t StepOf(FaultSurface& at) const { return static_cast<int64_t>(at.step().value()); }
 
   std::unique_ptr<Injector> injector_;
@@ -46,6 +56,7 @@ class Saboteur final : public FaultHooks {
   Fence* fence_;
   Observations seen_;
   Rng rng_;
+  const FaultPace pace_;
   State state_ = State::kWaiting;
   int64_t arm_at_ = 3;
 };

@@ -52,5 +52,6 @@ const Verb& ShrinkVerb();
 const Verb& BugsVerb();
 const Verb& FaultsVerb();
 const Verb& PlanVerb();
+const Verb& MergeVerb();
 
 }  // namespace kvfence::tools

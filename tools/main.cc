@@ -10,8 +10,9 @@ namespace kvfence::tools {
 namespace {
 
 const std::vector<const Verb*>& Verbs() {
-  static const std::vector<const Verb*> kVerbs = {&RunVerb(),  &CheckVerb(),  &ShrinkVerb(),
-                                                  &BugsVerb(), &FaultsVerb(), &PlanVerb()};
+  static const std::vector<const Verb*> kVerbs = {&RunVerb(),    &MergeVerb(), &CheckVerb(),
+                                                  &ShrinkVerb(), &BugsVerb(),  &FaultsVerb(),
+                                                  &PlanVerb()};
   return kVerbs;
 }
 
@@ -28,6 +29,7 @@ std::string Overview() {
       "\nexamples:\n"
       "  kvfence run                              the main job, about a minute\n"
       "  kvfence run --seed=7 --requests=300 --json\n"
+      "  kvfence merge part1 part2 part3          one report of three shards\n"
       "  kvfence check engine.kvlog               play a log that an engine recorded\n"
       "  kvfence shrink engine.kvlog -o s.kvlog   a log without all it does not need\n"
       "  kvfence bugs                             what it says to real bugs\n"

@@ -25,6 +25,7 @@ std::string HtmlReport(const CampaignReport& report, const std::string& command)
   html += MatrixSection(report);
   html += DelaySection(report);
   html += StoriesSection(report);
+  html += CoverageSection(report);
   html += ArmsSection(report);
   html += ThroughputSection(report);
   html += ConfigSection(report);

@@ -3,24 +3,39 @@
 #include <absl/flags/flag.h>
 
 #include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli.h"
 #include "kvfence/fault_kind.h"
+#include "seed_words.h"
 #include "shared_flags.h"
 
-ABSL_FLAG(uint64_t, seed, 1, "seed of the whole run: the same seed gives the same report");
+ABSL_FLAG(std::string, seed, "1",
+          "seed of the whole run, a number or a commit id: the same seed gives the same report");
 ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: the generator");
 ABSL_FLAG(int64_t, requests, -1, "requests to serve; -1: the whole trace, or the default number");
 ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
-ABSL_FLAG(int64_t, duration, -1, "stop after this many seconds; -1: no limit");
+ABSL_FLAG(int64_t, duration, -1,
+          "stop after this many seconds, and without --requests not before; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
           "all, none, or kinds (kvfence faults lists them), comma-separated");
+ABSL_FLAG(
+    std::vector<std::string>, features, {},
+    "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
+    "isn't named is drawn from the seed");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");
 ABSL_FLAG(std::string, out, "kvfence-out", "folder for report.html, report.json and findings");
+ABSL_FLAG(int64_t, jobs, 1,
+          "worker processes; 0: none, all is done in this process and ends with its first crash");
+ABSL_FLAG(std::string, shard, "", "K/N: only the K-th of N parts; kvfence merge joins the reports");
+ABSL_FLAG(bool, resume, false, "go on with the run that was killed or stopped, where there is one");
+ABSL_FLAG(int64_t, only_run, -1, "only the run of this number, as reports name it; -1: all");
 ABSL_FLAG(int64_t, metrics_port, -1,
           "serve Prometheus metrics on this port of 127.0.0.1; 0: any; -1: don't");
 
@@ -35,6 +50,7 @@ constexpr int64_t kMaxRows = 65536;
 constexpr int64_t kMaxSlots = int64_t{1} << 28;
 constexpr int64_t kMaxRequests = int64_t{1} << 24;  // all are made before the first is served
 constexpr int64_t kMaxCount = int64_t{1} << 48;
+constexpr int64_t kMaxJobs = 1024;
 
 Status ReadSize(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
   if (value == -1) return Status();
@@ -64,9 +80,45 @@ Status ReadSizes(CampaignConfig* config) {
     Status status = ReadSize(size.name, size.value, size.least, size.most, size.out);
     if (!status.ok()) return status;
   }
+  if (const int64_t only = absl::GetFlag(FLAGS_only_run); only != -1) {
+    uint64_t number = 0;
+    Status status = ReadSize("only_run", only, 1, kMaxCount, &number);
+    if (!status.ok()) return status;
+    config->only = number;
+  }
   if (config->pages * config->page_size > static_cast<uint64_t>(kMaxSlots)) {
     return Status::Invalid("--pages * --page_size must be at most " + std::to_string(kMaxSlots) +
                            " slots, got " + std::to_string(config->pages * config->page_size));
+  }
+  return Status();
+}
+
+Status ReadSeed(CampaignConfig* config) {
+  const std::string word = absl::GetFlag(FLAGS_seed);
+  const std::optional<uint64_t> seed = SeedFromWord(word);
+  if (!seed) {
+    return Status::Invalid("--seed: '" + word +
+                           "' isn't valid (a number below 2^64, or a commit id: hex digits)");
+  }
+  config->seed = *seed;
+  return Status();
+}
+
+// "K/N".
+Status ReadShard(CampaignConfig* config) {
+  const std::string word = absl::GetFlag(FLAGS_shard);
+  if (word.empty()) return Status();
+  const std::string_view text = word;
+  const size_t slash = text.find('/');
+  const auto number = [](std::string_view digits, uint64_t* out) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *out);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  Shard& shard = config->shard;
+  if (slash == std::string_view::npos || !number(text.substr(0, slash), &shard.part) ||
+      !number(text.substr(slash + 1), &shard.of) || shard.part == 0 || shard.part > shard.of ||
+      shard.of > 65536) {
+    return Status::Invalid("--shard must be K/N with 1 <= K <= N <= 65536, got '" + word + "'");
   }
   return Status();
 }
@@ -119,6 +171,13 @@ Status ReadWords(RunConfig* config) {
   config->campaign.until_complete = !until.empty();
   config->out = absl::GetFlag(FLAGS_out);
   if (config->out.empty()) return Status::Invalid("--out must name a folder");
+  const int64_t jobs = absl::GetFlag(FLAGS_jobs);
+  if (jobs < 0 || jobs > kMaxJobs) {
+    return Status::Invalid("--jobs must be 0.." + std::to_string(kMaxJobs) + ", got " +
+                           std::to_string(jobs));
+  }
+  config->jobs = static_cast<uint64_t>(jobs);
+  config->resume = absl::GetFlag(FLAGS_resume);
   config->metrics_port = absl::GetFlag(FLAGS_metrics_port);
   if (config->metrics_port < -1 || config->metrics_port > 65535) {
     return Status::Invalid("--metrics_port must be 0..65535, or -1 to serve none, got " +
@@ -147,20 +206,24 @@ std::string Quoted(const std::string& word) {
 
 const std::vector<std::string_view>& RunFlags() {
   static const std::vector<std::string_view> kFlags = {
-      "seed",   "trace",     "requests", "steps", "duration", "faults", "until",        "level",
-      "policy", "page_size", "pages",    "rows",  "backend",  "out",    "metrics_port", "json"};
+      "seed",  "trace",  "requests", "steps",     "duration", "faults",       "features",
+      "until", "level",  "policy",   "page_size", "pages",    "rows",         "jobs",
+      "shard", "resume", "only_run", "backend",   "out",      "metrics_port", "json"};
   return kFlags;
 }
 
 Result<RunConfig> ReadRunConfig() {
   RunConfig config;
-  config.campaign.seed = absl::GetFlag(FLAGS_seed);
   config.campaign.trace = absl::GetFlag(FLAGS_trace);
+  if (Status status = ReadSeed(&config.campaign); !status.ok()) return status;
+  if (Status status = ReadShard(&config.campaign); !status.ok()) return status;
   if (Status status = ReadSizes(&config.campaign); !status.ok()) return status;
   if (Status status = ReadPolicy(&config.campaign); !status.ok()) return status;
   if (Status status = ReadFaults(&config.campaign); !status.ok()) return status;
+  config.campaign.features = absl::GetFlag(FLAGS_features);
   if (Status status = ReadWords(&config); !status.ok()) return status;
   config.campaign.log_dir = config.out;
+  if (Status status = CheckCampaignConfig(config.campaign); !status.ok()) return status;
   return config;
 }
 
@@ -179,10 +242,17 @@ std::string CommandOf(const CampaignConfig& config) {
   std::string faults;
   for (const std::string& kind : config.faults) faults += (faults.empty() ? "" : ",") + kind;
   if (faults != "all") text += " --faults=" + Quoted(faults);
+  std::string features;
+  for (const std::string& word : config.features) features += (features.empty() ? "" : ",") + word;
+  if (!features.empty()) text += " --features=" + Quoted(features);
   if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
   if (config.policy == Policy::kLog) text += " --policy=log";
   if (config.policy == Policy::kStop) text += " --policy=stop";
   if (config.until_complete) text += " --until=complete";
+  if (config.shard.of > 1) {
+    text += " --shard=" + std::to_string(config.shard.part) + "/" + std::to_string(config.shard.of);
+  }
+  if (config.only) text += " --only_run=" + std::to_string(*config.only);
   return text;
 }
 

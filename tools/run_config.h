@@ -13,7 +13,9 @@ struct RunConfig {
   CampaignConfig campaign;
   std::string out;            // folder
   int64_t metrics_port = -1;  // -1: don't serve
-  std::string backend;        // "cpu" or "cuda"
+  uint64_t jobs = 1;          // worker processes
+  bool resume = false;
+  std::string backend;  // "cpu" or "cuda"
 };
 
 // All flags of the verb, in the order in which its help shows them.

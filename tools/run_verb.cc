@@ -10,6 +10,7 @@
 
 #include "atomic_file.h"
 #include "cli.h"
+#include "finish_report.h"
 #include "interrupt.h"
 #include "kvfence/backend.h"
 #include "kvfence/campaign.h"
@@ -17,9 +18,7 @@
 #include "kvfence/fault_kind.h"
 #include "kvfence/metrics.h"
 #include "kvfence/metrics_exposer.h"
-#include "outcome_table.h"
 #include "progress.h"
-#include "report_html.h"
 #include "run_config.h"
 #include "shared_flags.h"
 
@@ -28,14 +27,13 @@ namespace {
 
 void ShowProgress(ProgressLine& line, const CampaignProgress& p) {
   if (!line.Due()) return;
-  const double left = p.fraction > 0.01 ? p.seconds * (1 - p.fraction) / p.fraction : 0;
   char text[256];
-  std::snprintf(
-      text, sizeof(text), "%3.0f%%  %s  %s steps (%s/s)  %s faults, %llu bad  %s, about %s left",
-      p.fraction * 100, p.phase.c_str(), Short(static_cast<double>(p.steps)).c_str(),
-      Short(p.seconds > 0 ? static_cast<double>(p.steps) / p.seconds : 0).c_str(),
-      Short(static_cast<double>(p.activated)).c_str(), static_cast<unsigned long long>(p.bad),
-      Duration(p.seconds).c_str(), Duration(left).c_str());
+  std::snprintf(text, sizeof(text),
+                "%3.0f%%  %s  %s steps (%s/s)  %s faults, %llu bad  %s, about %s left",
+                p.fraction * 100, p.phase.c_str(), Short(static_cast<double>(p.steps)).c_str(),
+                Short(p.steps_per_second).c_str(), Short(static_cast<double>(p.activated)).c_str(),
+                static_cast<unsigned long long>(p.bad), Duration(p.seconds).c_str(),
+                Duration(p.seconds_left).c_str());
   line.Show(text);
 }
 
@@ -73,25 +71,6 @@ Status Serve(const RunConfig& config, CampaignHooks* hooks, Serving* serving) {
   return Status();
 }
 
-int Finish(const RunConfig& config, const CampaignReport& report, const std::string& command) {
-  const std::string json = ToJson(report) + "\n";
-  const std::string html = config.out + "/report.html";
-  for (const auto& [path, text] : {std::pair(config.out + "/report.json", json),
-                                   std::pair(html, HtmlReport(report, command))}) {
-    if (Status status = WriteFile(path, text); !status.ok()) {
-      return Fail("run", kExitEnvironment, status.message());
-    }
-  }
-  const bool as_json = absl::GetFlag(FLAGS_json);
-  if (as_json) std::fputs(json.c_str(), stdout);
-  std::FILE* people = as_json ? stderr : stdout;
-  PrintReport(report, command, IsFancy(fileno(people)), people);
-  std::fprintf(people, "report: %s\n", html.c_str());
-  if (report.partial) return kExitEnvironment;
-  return report.green && (report.complete || !report.config.until_complete) ? kExitClean
-                                                                            : kExitFinding;
-}
-
 // The reference engine's device is simulated on the CPU; asking for CUDA is refused, never ignored.
 int RefuseCuda() {
   std::string why;
@@ -117,14 +96,20 @@ int Run(const std::vector<std::string>& words) {
   CampaignHooks hooks;
   hooks.progress = [&](const CampaignProgress& progress) { ShowProgress(line, progress); };
   hooks.stop = &StopOnInterrupt();
+  hooks.jobs = config.jobs;
+  hooks.journal = config.out + "/campaign.journal";
+  hooks.resume = config.resume;
   Serving serving;
   if (Status status = Serve(config, &hooks, &serving); !status.ok()) {
     return Fail("run", kExitEnvironment, "--metrics_port: " + status.message());
   }
   Result<CampaignReport> report = RunCampaign(config.campaign, hooks);
   line.Clear();
-  if (!report.ok()) return Fail("run", kExitUsage, report.status().message());
-  return Finish(config, report.value(), command);
+  if (!report.ok()) {
+    const bool ours = report.status().code() == StatusCode::kResourceExhausted;
+    return Fail("run", ours ? kExitEnvironment : kExitUsage, report.status().message());
+  }
+  return FinishReport("run", config.out, report.value(), command);
 }
 
 }  // namespace
@@ -137,13 +122,19 @@ const Verb& RunVerb() {
       "The reference engine serves a request trace under continuous batching with FP8 KV pages.\n"
       "Beside the runs with faults there is one without (any report is a false alarm) and one\n"
       "without the fence (it must publish wrong tokens). Leaves report.html, report.json and one\n"
-      ".kvlog per bad finding in --out. Ctrl-C ends early and marks the report as partial.\n\n"
+      ".kvlog per bad finding in --out. Ctrl-C ends early and marks the report as partial.\n"
+      "A run that was stopped or killed leaves campaign.journal there: the same command with\n"
+      "--resume goes on, and its report is the one of a run that was never killed.\n"
+      "--jobs, --shard and --resume change nothing in the report.\n\n"
       "examples:\n"
       "  kvfence run\n"
       "  kvfence run --seed=7 --requests=300 --json\n"
       "  kvfence run --until=complete\n"
       "  kvfence run --trace=conversation.jsonl --faults=none --page_size=64\n"
-      "  kvfence run --faults=row_tail,row_swap --metrics_port=9391\n",
+      "  kvfence run --faults=row_tail,row_swap --metrics_port=9391\n"
+      "  kvfence run --seed=$(git rev-parse HEAD) --duration=600 --jobs=2\n"
+      "  kvfence run --requests=100000 --shard=1/4 --out=part1    (then kvfence merge)\n"
+      "  kvfence run --seed=7 --only_run=57 --jobs=0                  one run, for a debugger\n",
       RunFlags(),
       Run};
   return kVerb;

@@ -11,6 +11,7 @@
 #include "atomic_file.h"
 #include "kvfence/fault_kind.h"
 #include "run_config.h"
+#include "seed_words.h"
 #include "tests/tools/process.h"
 
 namespace kvfence::tools {
@@ -21,7 +22,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::vector<const Verb*> AllVerbs() {
-  return {&RunVerb(), &CheckVerb(), &FaultsVerb(), &PlanVerb()};
+  return {&RunVerb(), &MergeVerb(), &CheckVerb(), &FaultsVerb(), &PlanVerb()};
 }
 
 // One line that begins as all messages of a verb do.
@@ -110,6 +111,16 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--steps=0"}, "--steps must be"},
       {{"--duration=-7"}, "--duration must be"},
       {{"--seed=-1"}, "--seed: '-1' isn't valid"},
+      {{"--seed=master"}, "--seed: 'master' isn't valid"},
+      {{"--seed="}, "--seed: '' isn't valid"},
+      {{"--features=warp_drive"}, "unknown feature 'warp_drive'"},
+      {{"--features=-"}, "unknown feature '-'"},
+      {{"--jobs=-1"}, "--jobs must be 0..1024, got -1"},
+      {{"--shard=3/2"}, "--shard must be K/N"},
+      {{"--shard=0/2"}, "--shard must be K/N"},
+      {{"--shard=1"}, "--shard must be K/N"},
+      {{"--shard=1/x"}, "--shard must be K/N"},
+      {{"--only_run=0"}, "--only_run must be 1.."},
       {{"--seed"}, "--seed needs a value"},
       {{"--level=off"}, "--level must be map, full or audit"},
       {{"--level=all"}, "--level must be"},
@@ -122,6 +133,7 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--metrics_port=-2"}, "--metrics_port must be 0..65535"},
       {{"--json=perhaps"}, "--json: 'perhaps' isn't valid"},
       {{"--out="}, "--out must name a folder"},
+      {{"--shard=1/2", "--only_run=3"}, "only=N names a run"},
       {{"again"}, "takes no words, got 'again'"},
   };
   const Scratch scratch;
@@ -178,12 +190,29 @@ TEST(Cli, CommandsSurviveAShell) {
   config.trace = "my trace's.jsonl";
   config.page_size = 64;
   config.faults = {"row_tail", "row_swap"};
+  config.features = {"none", "prefix_cache"};
   config.level = Level::kAudit;
   config.policy = Policy::kLog;
   config.until_complete = true;
   EXPECT_EQ(CommandOf(config),
             "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --page_size=64 "
-            "--faults=row_tail,row_swap --level=audit --policy=log --until=complete");
+            "--faults=row_tail,row_swap --features=none,prefix_cache "
+            "--level=audit --policy=log --until=complete");
+}
+
+TEST(Cli, SeedsAreNumbersOrCommitIds) {
+  EXPECT_EQ(SeedFromWord("7"), 7u);
+  EXPECT_EQ(SeedFromWord("18446744073709551615"), ~uint64_t{0});
+  EXPECT_EQ(SeedFromWord("406abf5"), 0x406abf5u);
+  EXPECT_EQ(SeedFromWord("406ABF5"), 0x406abf5u);
+  EXPECT_EQ(SeedFromWord("0x10"), 16u);
+  // A whole commit id counts by its first 16 digits, even if none of them is a letter.
+  EXPECT_EQ(SeedFromWord("406abf53c842dbc254bdd1754daf06fcc68cf826"), 0x406abf53c842dbc2u);
+  EXPECT_EQ(SeedFromWord("4060000000000000000000000000000000000000"), 0x4060000000000000u);
+  for (const char* word : {"", "0x", "-1", "+1", " 1", "1 ", "1.5", "main", "406abf5g"}) {
+    EXPECT_EQ(SeedFromWord(word), std::nullopt) << word;
+  }
+  EXPECT_EQ(SeedFromWord(std::string(65, 'a')), std::nullopt);
 }
 
 TEST(AtomicFile, IsWholeOrNotThere) {

@@ -126,6 +126,24 @@ TEST(ReportHtml, ShowsEveryKindOutcomeReasonAndLine) {
   EXPECT_THAT(text, HasSubstr("prefers-color-scheme: dark"));
 }
 
+TEST(ReportHtml, ShowsWhichFeaturesMetWhat) {
+  const CampaignReport report = SampleReport();
+  const std::string html = CoverageSection(report);
+  EXPECT_THAT(html, HasSubstr("1 of 3 pairs of features met each other"));
+  EXPECT_THAT(html, HasSubstr("Never met: sliding_window."));
+  for (const FaultTally& fault : report.faults) EXPECT_THAT(html, HasSubstr(fault.kind));
+  EXPECT_THAT(html, HasSubstr(">331</td>"));
+  EXPECT_EQ(CoverageSection(CampaignReport{}), "");
+}
+
+TEST(ReportHtml, EachStorySaysHowItsRunIsPlayedAgain) {
+  CampaignReport report = SampleReport();
+  report.config.features = {"-prefix_cache"};
+  report.config.shard = {2, 3};
+  EXPECT_THAT(StoriesSection(report),
+              HasSubstr("kvfence run --seed=7 --features=-prefix_cache --only_run=12 --jobs=0"));
+}
+
 TEST(ReportHtml, BadCountsAreMarkedByMoreThanColour) {
   EXPECT_THAT(MatrixSection(SampleRedReport()), HasSubstr("&#10007; 3"));
   EXPECT_THAT(MatrixSection(SampleReport()), Not(HasSubstr("&#10007;")));
@@ -171,6 +189,8 @@ TEST(ReportHtml, HostileNamesStayText) {
   report.missing.push_back(hostile);
   report.faults[0].kind = hostile;
   report.faults[0].fault_class = '<';
+  report.coverage.features[0] = hostile;
+  report.coverage.faults_by_kind[hostile] = {1};
   IncidentStory& story = report.stories[0];
   story.kind = story.record = story.log = hostile;
   story.timeline[0] = {1, hostile, hostile, hostile, {-1}};

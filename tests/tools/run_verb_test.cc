@@ -59,6 +59,50 @@ TEST(RunVerb, SameFlagsGiveTheSameBytesButForSeconds) {  // I-20
   EXPECT_NE(WithoutTimes(first.out), WithoutTimes(other.out));
 }
 
+TEST(RunVerb, JobsAndShardsGiveTheSameBytes) {  // I-120, I-122
+  const Scratch scratch;
+  const Ran alone = RunTool(Small(scratch.Path("a"), {"--json", "--jobs=0"}));
+  ASSERT_EQ(alone.code, kExitClean) << alone.err;
+  const Ran two = RunTool(Small(scratch.Path("b"), {"--json", "--jobs=2"}));
+  EXPECT_EQ(WithoutTimes(two.out), WithoutTimes(alone.out));
+  std::vector<std::string> merge = {"merge", "--json", "--out=" + scratch.Path("whole")};
+  for (const std::string part : {"2", "1"}) {
+    const std::string out = scratch.Path("part" + part);
+    const Ran shard = RunTool(Small(out, {"--shard=" + part + "/2"}));
+    ASSERT_EQ(shard.code, kExitClean) << shard.err;
+    merge.push_back(part == "1" ? out : out + "/report.json");
+  }
+  const Ran whole = RunTool(merge);
+  ASSERT_EQ(whole.code, kExitClean) << whole.err;
+  EXPECT_EQ(WithoutTimes(whole.out), WithoutTimes(alone.out));
+  EXPECT_EQ(ReadAll(scratch.Path("whole/report.json")), whole.out);
+  EXPECT_THAT(ReadAll(scratch.Path("whole/report.html")), HasSubstr("kvfence run"));
+  merge.pop_back();
+  const Ran half = RunTool(merge);
+  EXPECT_EQ(half.code, kExitUsage);
+  EXPECT_THAT(half.err, HasSubstr("shard 1 of 2 is missing"));
+}
+
+TEST(RunVerb, KilledAndResumedItEndsAsIfNothingHadHappened) {  // I-121
+  const Scratch scratch;
+  const std::vector<std::string> flags = {"--requests=1500", "--json"};
+  const Ran whole = RunTool(Small(scratch.Path("whole"), flags));
+  ASSERT_EQ(whole.code, kExitClean) << whole.err;
+  std::vector<std::string> more = flags;
+  more.push_back("--resume");
+  const std::vector<std::string> words = ToolArgs(Small(scratch.Path("out"), more));
+  for (const char* until : {"steps (", "no-fault", "faults,"}) {
+    Process run(words, {.terminal = true});
+    run.SaysOnError(until);
+    run.Signal(SIGKILL);
+    run.Wait();
+  }
+  const Ran resumed = RunTool(Small(scratch.Path("out"), more));
+  ASSERT_EQ(resumed.code, kExitClean) << resumed.err;
+  EXPECT_EQ(WithoutTimes(resumed.out), WithoutTimes(whole.out));
+  EXPECT_THAT(scratch.List("out"), ::testing::ElementsAre("report.html", "report.json"));
+}
+
 TEST(RunVerb, LeavesAReportThatShowsTheRun) {
   const Scratch scratch;
   const Ran ran = RunTool(Small(scratch.Path("new/deep")));

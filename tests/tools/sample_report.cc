@@ -72,6 +72,11 @@ CampaignReport SampleReport() {
   };
   report.clean_arm = {9120, 4400123, 0, 0};
   report.off_arm.wrong_tokens_published = 1830;
+  report.coverage.features = {"prefix_cache", "padded_batches", "sliding_window"};
+  report.coverage.on = {120, 140, 60};
+  report.coverage.met = {100, 138, 0};
+  report.coverage.pairs = {{{0, 1}, 90}};
+  report.coverage.faults_by_kind = {{"stale_mapping", {200, 310, 0}}, {"row_tail", {100, 331, 0}}};
   report.device_bytes_per_page = 16;
   report.device_bytes_per_entry = 16;
   report.stories = {StaleMapping(), TableFlip()};

@@ -179,6 +179,9 @@ std::string ConfigSection(const CampaignReport& report) {
   html += pair("seed", std::to_string(report.config.seed));
   html += pair("traffic", report.config.trace.empty() ? "generated" : report.config.trace);
   html += pair("level", LevelName(report.config.level));
+  std::string features;
+  for (const std::string& word : report.config.features) features += " " + word;
+  html += pair("features", features.empty() ? "drawn" : features.substr(1));
   html += pair("runs", Grouped(report.runs));
   html += pair("requests", Grouped(report.requests));
   html += pair("steps", Grouped(report.steps));

@@ -28,6 +28,7 @@ std::string VerdictSection(const CampaignReport& report, const std::string& comm
 std::string MatrixSection(const CampaignReport& report);
 std::string DelaySection(const CampaignReport& report);
 std::string StoriesSection(const CampaignReport& report);
+std::string CoverageSection(const CampaignReport& report);
 std::string ArmsSection(const CampaignReport& report);
 std::string ThroughputSection(const CampaignReport& report);
 std::string ConfigSection(const CampaignReport& report);

@@ -7,6 +7,7 @@
 #include "report/html_text.h"
 #include "report/sections.h"
 #include "report/timeline.h"
+#include "run_config.h"
 
 namespace kvfence::tools {
 namespace {
@@ -153,7 +154,17 @@ std::string Table(const IncidentStory& story) {
   return html + "</tbody></table>\n";
 }
 
-std::string Story(const IncidentStory& story, size_t number) {
+// The command that plays this run again, alone and in one process.
+std::string Replay(const CampaignReport& report, const IncidentStory& story) {
+  CampaignConfig config = report.config;
+  config.shard = {};
+  config.only = story.run;
+  return CommandOf(config) + " --jobs=0";
+}
+
+std::string Story(const CampaignReport& report, size_t index) {
+  const IncidentStory& story = report.stories[index];
+  const size_t number = index + 1;
   const std::string outcome(kOutcomeNames[static_cast<size_t>(story.outcome)]);
   std::string html = "<article class=\"story\" id=\"story-" + Number(number) + "\">\n<h3>" +
                      Escape(story.kind) + " <span class=\"chip " +
@@ -168,6 +179,10 @@ std::string Story(const IncidentStory& story, size_t number) {
     html += "<p class=\"note\">Its log: <a href=\"" + Escape(LinkTo(story.log)) + "\">" +
             Escape(story.log) + "</a>, played by <code>kvfence check " + Escape(story.log) +
             "</code></p>\n";
+  }
+  if (story.run != 0) {
+    html +=
+        "<p class=\"note\">The run again: <code>" + Escape(Replay(report, story)) + "</code></p>\n";
   }
   return html + "</article>\n";
 }
@@ -193,7 +208,7 @@ std::string StoriesSection(const CampaignReport& report) {
       "</button><button type=\"button\" id=\"later\" aria-label=\"next\">&#9654;</button>"
       "</div>\n" +
       Key();
-  for (size_t i = 0; i < report.stories.size(); ++i) html += Story(report.stories[i], i + 1);
+  for (size_t i = 0; i < report.stories.size(); ++i) html += Story(report, i);
   return html + "</section>\n";
 }
 

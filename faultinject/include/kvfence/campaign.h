@@ -1,5 +1,10 @@
-// A campaign: many runs of the reference engine with faults, beside a run without faults and one
+// A campaign: many runs of the reference engine with faults, beside runs without faults and ones
 // without the fence, and an honest account of what became of each fault.
+//
+// Idea: a campaign is a list of numbered runs. Each is a pure function of (config, number), and
+// the report is a fold of their results in the order of their numbers. So worker processes may do
+// runs out of order, shards may do them on other machines, and a killed campaign goes on where its
+// journal ends: the report is the same (I-120, I-121).
 //
 // Ground truth is the engine's (content and solo golden runs), never the ledger. The report is
 // green only if late, missed, collateral, crashed and false alarms are 0, the no-fault arm is
@@ -14,7 +19,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvfence/config.h"
@@ -37,13 +45,20 @@ inline constexpr int kOutcomeCount = 7;
 inline constexpr std::array<std::string_view, kOutcomeCount> kOutcomeNames = {
     "prevented", "early", "benign", "late", "missed", "collateral", "crashed"};
 
+// Shard `part` of `of`: every of-th run, from the part-th on. 1 of 1: all.
+struct Shard {
+  uint64_t part = 1, of = 1;
+};
+
 struct CampaignConfig {
   uint64_t seed = 1;
-  std::string trace;                          // Mooncake JSONL; empty: the built-in generator
-  uint64_t requests = 0;                      // 0: the trace's all, or the generator's default
-  uint64_t steps = 0;                         // 0: until the requests are served
-  uint64_t duration_seconds = 0;              // 0: no limit
+  std::string trace;      // Mooncake JSONL; empty: the built-in generator
+  uint64_t requests = 0;  // 0: the trace's all, or the generator's default
+  uint64_t steps = 0;     // 0: until the requests are served
+  // 0: no limit. Without `requests` the runs go on until the time is over.
+  uint64_t duration_seconds = 0;
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
+  std::vector<std::string> features{};        // all, none, NAME, -NAME; the rest is drawn
   Level level = Level::kFull;
   CheckSet disabled{};  // checks taken out, to show that they're needed
   Policy policy = Policy::kAbort;
@@ -51,7 +66,9 @@ struct CampaignConfig {
   uint64_t pages = 0;      // 0: drawn
   uint64_t rows = 0;       // 0: drawn
   bool until_complete = false;
-  std::string log_dir;  // where one .kvlog per bad finding goes; empty: nowhere
+  Shard shard{};
+  std::optional<uint64_t> only{};  // this run alone, by its number
+  std::string log_dir;             // where one .kvlog per bad finding goes; empty: nowhere
 };
 
 struct FaultTally {
@@ -62,6 +79,15 @@ struct FaultTally {
   std::map<std::string, uint64_t> reasons;   // reason name -> answers
   std::map<uint64_t, uint64_t> delay_steps;  // steps from activation to report -> count
   uint64_t off_arm_wrong_tokens = 0;
+};
+
+// Which features of the engine were met, with each other and with which faults. A feature is met
+// where it was on and did something.
+struct FeatureCoverage {
+  std::vector<std::string> features;
+  std::vector<uint64_t> on, met;                        // runs, by feature
+  std::map<std::pair<size_t, size_t>, uint64_t> pairs;  // runs in which both were met; a < b
+  std::map<std::string, std::vector<uint64_t>> faults_by_kind;  // activated where it was met
 };
 
 // One step of an incident's story, for the report's timeline.
@@ -75,7 +101,7 @@ struct TimelineEntry {
 struct IncidentStory {
   std::string kind;
   Outcome outcome{};
-  uint64_t run = 0;
+  uint64_t run = 0;  // its number: the campaign with `only` plays it again
   std::vector<TimelineEntry> timeline;
   std::string record;  // incident record, a JSON line
   std::string log;     // file name of its .kvlog, empty when none was written
@@ -90,11 +116,13 @@ struct CampaignReport {
   uint64_t false_alarms = 0;
   std::vector<FaultTally> faults;
   struct CleanArm {
-    uint64_t steps = 0, entries_checked = 0, violations = 0, wrong_tokens_published = 0;
+    uint64_t requests = 0, steps = 0, entries_checked = 0, violations = 0;
+    uint64_t wrong_tokens_published = 0;
   } clean_arm;
   struct OffArm {
     uint64_t wrong_tokens_published = 0;
   } off_arm;
+  FeatureCoverage coverage;
   uint64_t device_bytes_per_page = 0, device_bytes_per_entry = 0;
   std::vector<IncidentStory> stories;  // a few; bad outcomes first
   std::vector<std::string> missing;    // what is missing to completeness, sentences
@@ -102,31 +130,55 @@ struct CampaignReport {
   bool green = false, complete = false;
   bool partial = false;  // interrupted: what was finished is in it
   // Measured with a clock, so no part of what the same flags give again.
-  double seconds = 0;
+  double seconds = 0;  // of all sittings, if it was resumed
   double clean_tokens_per_second = 0, off_tokens_per_second = 0;
+  // Of a shard: what MergeShards needs, JSON. Empty: no shard.
+  std::string shard_state;
 };
 
 struct CampaignProgress {
   double fraction = 0;  // 0..1, of the planned work
   uint64_t runs = 0, steps = 0, activated = 0, bad = 0;
-  double seconds = 0;
-  std::string phase;  // "no-fault arm", "fence-off arm", "faults"
+  double seconds = 0;  // of this sitting
+  double steps_per_second = 0;
+  double seconds_left = 0;  // as things go; 0: unknown
+  std::string phase;        // "no-fault arm", "faults"
 };
 
-// Who listens to a campaign while it runs. All may be left out; all are called on its thread.
+// Who listens to a campaign while it runs, and how it's carried out: nothing here changes the
+// report. All may be left out; all but `in_run` are called on the caller's thread.
 struct CampaignHooks {
   std::function<void(const CampaignProgress&)> progress;  // now and then
   const std::atomic<bool>* stop = nullptr;  // set: ends soon, the report is marked partial
   std::vector<EventSink*> sinks;            // every fence of the campaign reports to them, too
   std::function<void(const std::string& kind)> on_fault;  // activated
   std::function<void(const std::string& kind, Outcome)> on_outcome;
+  // Worker processes that do the runs; a run that takes its process down counts as crashed.
+  // 0: on the calling thread (a debugger sees everything, and a crash ends the campaign).
+  uint64_t jobs = 0;
+  // Called where the run is done (in the worker): as it begins, and at each fault.
+  std::function<void(uint64_t run, bool fault)> in_run;
+  // Keeps what was done in this file, so that a killed campaign can go on; removed when it's over,
+  // kept when it was stopped. Empty: nowhere.
+  std::string journal;
+  bool resume = false;  // goes on where the journal ends, if there is one
 };
 
-// Runs it on the calling thread. Refuses impossible configs.
+// Which words of the config are off, or ok. The trace isn't opened.
+Status CheckCampaignConfig(const CampaignConfig& config);
+
+// Runs it. Refuses impossible configs, and a journal of another config or program
+// (kFailedPrecondition).
 Result<CampaignReport> RunCampaign(const CampaignConfig& config, const CampaignHooks& hooks);
 
 // The report as one JSON object (keys as the command line's `run --json` promises). Same config,
 // same bytes but for "seconds"; nothing else that a clock measured is in it.
 std::string ToJson(const CampaignReport& report, int indent = 2);
+
+// One report of all shards of a campaign, from their reports' JSON in any order: what the campaign
+// would have given unsharded, but for "seconds" (the sum). `names` stand for them in refusals:
+// no shard's report, one of another campaign or program, one twice, one missing (I-120).
+Result<CampaignReport> MergeShards(std::span<const std::string> reports,
+                                   std::span<const std::string> names);
 
 }  // namespace kvfence

@@ -20,6 +20,10 @@ struct FaultKind {
   CheckSet reasons;           // those that may answer it
   bool bookkeeping_only;      // can't make a wrong read by itself (a leak): the off arm stays right
   std::string_view corrupts;  // one line for people
+  // Features of the engine without which it finds no occasion, and those it can't be told apart
+  // with; names, comma-separated.
+  std::string_view needs{};
+  std::string_view without{};
 };
 
 // All kinds, in a fixed order.

@@ -1,0 +1,85 @@
+#include "campaign_identity.h"
+
+#include <xxhash.h>
+
+#include <cstdio>
+#include <fstream>
+#include <vector>
+
+namespace kvfence {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+Json ConfigJson(const CampaignConfig& c) {
+  Json json = {{"seed", c.seed},
+               {"trace", c.trace},
+               {"requests", c.requests},
+               {"steps", c.steps},
+               {"duration", c.duration_seconds},
+               {"faults", c.faults},
+               {"features", c.features},
+               {"level", static_cast<int>(c.level)},
+               {"disabled", c.disabled.mask()},
+               {"policy", static_cast<int>(c.policy)},
+               {"page_size", c.page_size},
+               {"pages", c.pages},
+               {"rows", c.rows},
+               {"until_complete", c.until_complete},
+               {"shard", {c.shard.part, c.shard.of}}};
+  if (c.only) json["only"] = *c.only;
+  return json;
+}
+
+CampaignConfig ConfigFrom(const Json& json) {
+  CampaignConfig c;
+  json.at("seed").get_to(c.seed);
+  json.at("trace").get_to(c.trace);
+  json.at("requests").get_to(c.requests);
+  json.at("steps").get_to(c.steps);
+  json.at("duration").get_to(c.duration_seconds);
+  json.at("faults").get_to(c.faults);
+  json.at("features").get_to(c.features);
+  c.level = static_cast<Level>(json.at("level").get<int>());
+  c.disabled = CheckSet(json.at("disabled").get<uint32_t>());
+  c.policy = static_cast<Policy>(json.at("policy").get<int>());
+  json.at("page_size").get_to(c.page_size);
+  json.at("pages").get_to(c.pages);
+  json.at("rows").get_to(c.rows);
+  json.at("until_complete").get_to(c.until_complete);
+  json.at("shard").at(0).get_to(c.shard.part);
+  json.at("shard").at(1).get_to(c.shard.of);
+  if (const auto only = json.find("only"); only != json.end()) c.only = only->get<uint64_t>();
+  return c;
+}
+
+std::string DifferenceOf(const Json& have, const Json& want) {
+  for (const auto& [key, value] : want.items()) {
+    const auto it = have.find(key);
+    if (it == have.end()) return key + " isn't set, not " + value.dump();
+    if (*it != value) return key + " is " + it->dump() + ", not " + value.dump();
+  }
+  for (const auto& [key, value] : have.items()) {
+    if (!want.contains(key)) return key + " is " + value.dump() + ", not unset";
+  }
+  return "";
+}
+
+std::string ProgramDigest() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_64bits_reset(state);
+  std::vector<char> block(1 << 18);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    XXH3_64bits_update(state, block.data(), static_cast<size_t>(file.gcount()));
+  }
+  char text[20];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits_digest(state)));
+  XXH3_freeState(state);
+  return text;
+}
+
+}  // namespace kvfence

@@ -1,0 +1,199 @@
+#include "campaign_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "campaign_fold.h"
+#include "campaign_verdict.h"
+
+namespace kvfence {
+namespace {
+
+constexpr uint64_t kDefaultRequests = 60000;  // about 40 s on one core
+constexpr uint64_t kCleanRequestsUntilComplete = 20000;
+constexpr uint64_t kCleanPiece = 1000;
+constexpr uint64_t kEpisodeRequests = 24;
+constexpr uint64_t kLeastEpisodeRequests = 8;
+constexpr uint64_t kMostEpisodesOfAKind = 600;
+constexpr uint64_t kWithoutEnd = std::numeric_limits<uint64_t>::max() / 4;
+
+uint64_t Ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Result<std::vector<const FaultKind*>> CampaignPlan::KindsOf(const CampaignConfig& config) {
+  std::vector<const FaultKind*> kinds;
+  bool none = false;
+  const auto add = [&](const FaultKind& kind) {
+    if (std::find(kinds.begin(), kinds.end(), &kind) == kinds.end()) kinds.push_back(&kind);
+  };
+  for (const std::string& name : config.faults) {
+    if (name == "none") {
+      none = true;
+    } else if (name == "all") {
+      for (const FaultKind& kind : FaultKinds()) add(kind);
+    } else if (const FaultKind* kind = FindFaultKind(name)) {
+      add(*kind);
+    } else {
+      return Status::Invalid("unknown fault kind '" + name + "'");
+    }
+  }
+  if (none && !kinds.empty()) return Status::Invalid("faults: 'none' stands alone");
+  if (!none && kinds.empty()) return Status::Invalid("faults: no kind is named");
+  return kinds;
+}
+
+namespace {
+
+// What decides by what was done so far can't be decided by one shard.
+Status CheckShard(const CampaignConfig& config) {
+  const Shard& shard = config.shard;
+  if (shard.of == 0 || shard.part == 0 || shard.part > shard.of) {
+    return Status::Invalid("shard must be K/N with 1 <= K <= N, got " + std::to_string(shard.part) +
+                           "/" + std::to_string(shard.of));
+  }
+  if (shard.of == 1) return Status();
+  const char* open = config.until_complete          ? "until=complete"
+                     : config.duration_seconds != 0 ? "duration"
+                     : config.steps != 0            ? "steps"
+                                                    : nullptr;
+  if (open != nullptr) {
+    return Status::Invalid(
+        "shard: its runs must be known beforehand, so requests says how many, "
+        "not " +
+        std::string(open));
+  }
+  if (config.only) return Status::Invalid("shard: only=N names a run by itself");
+  return Status();
+}
+
+}  // namespace
+
+Status CheckCampaignConfig(const CampaignConfig& config) {
+  if (Result<std::vector<const FaultKind*>> kinds = CampaignPlan::KindsOf(config); !kinds.ok()) {
+    return Status(kinds.status().code(), kinds.status().message());
+  }
+  if (config.level == Level::kOff) {
+    return Status::Invalid("level must be map, full or audit (a campaign has its own off arm)");
+  }
+  if (config.policy == Policy::kRecompute) {
+    return Status::Invalid("policy recompute: a campaign counts ended requests");
+  }
+  if (Result<FeatureChoice> choice = FeatureChoice::Read(config.features); !choice.ok()) {
+    return Status(choice.status().code(), choice.status().message());
+  }
+  return CheckShard(config);
+}
+
+Result<CampaignPlan> CampaignPlan::Make(const CampaignConfig& config) {
+  if (Status status = CheckCampaignConfig(config); !status.ok()) return status;
+  CampaignPlan plan;
+  plan.config_ = config;
+  plan.kinds_ = KindsOf(config).value();
+  Result<RequestSource> source = RequestSource::Open(config);
+  if (!source.ok()) return Status(source.status().code(), source.status().message());
+  plan.source_ = std::move(*source);
+  plan.CountRuns();
+  return plan;
+}
+
+void CampaignPlan::CountRuns() {
+  const bool generated = source_.generated();
+  const bool timed = config_.duration_seconds != 0 && config_.requests == 0;
+  endless_ = timed && generated && !config_.until_complete && config_.steps == 0;
+  const uint64_t given = config_.requests != 0    ? config_.requests
+                         : !generated             ? source_.size()
+                         : config_.until_complete ? kCleanRequestsUntilComplete
+                                                  : kDefaultRequests;
+  // A trace is served as one stream, and so is what ends after so many steps.
+  const bool whole = !generated || config_.steps != 0;
+  clean_requests_ = generated ? given : std::min(given, source_.size());
+  piece_ = whole ? clean_requests_ : kCleanPiece;
+  clean_runs_ = Ceil(clean_requests_, piece_);
+  const uint64_t kinds = kinds_.size();
+  if (kinds == 0) return;
+  const bool counted = !(config_.until_complete && config_.requests == 0);
+  wanted_ = counted ? given : 0;
+  episode_ = kEpisodeRequests;
+  if (counted) {
+    episode_ = std::min(episode_, std::max(wanted_ / kinds, kLeastEpisodeRequests));
+    fault_runs_ = std::max(kinds, Ceil(wanted_, episode_));
+  }
+  if (config_.until_complete) {
+    fault_runs_ = std::max(fault_runs_, kinds * kMostEpisodesOfAKind);
+  }
+  if (timed && !config_.until_complete) fault_runs_ = kWithoutEnd;
+}
+
+PlannedRun CampaignPlan::CleanRun(uint64_t number, uint64_t piece) const {
+  PlannedRun run{.number = number, .round = piece, .requests = piece_};
+  run.first_request = piece * piece_;
+  if (!endless_) run.requests = std::min(piece_, clean_requests_ - piece * piece_);
+  return run;
+}
+
+PlannedRun CampaignPlan::FaultRun(uint64_t number, uint64_t slot) const {
+  PlannedRun run{.number = number, .requests = episode_};
+  run.kind_at = slot % kinds_.size();
+  run.kind = kinds_[run.kind_at];
+  run.round = slot / kinds_.size();
+  run.first_request = slot * episode_;
+  return run;
+}
+
+std::optional<PlannedRun> CampaignPlan::At(uint64_t number) const {
+  if (number == 0) return std::nullopt;
+  const uint64_t at = number - 1;
+  if (endless_) {
+    const uint64_t cycle = 1 + kRoundsPerCleanRun * kinds_.size();
+    if (at % cycle == 0) return CleanRun(number, at / cycle);
+    return FaultRun(number, at / cycle * (cycle - 1) + at % cycle - 1);
+  }
+  if (at < clean_runs_) return CleanRun(number, at);
+  if (at - clean_runs_ < fault_runs_) return FaultRun(number, at - clean_runs_);
+  return std::nullopt;
+}
+
+bool CampaignPlan::Mine(uint64_t number) const {
+  if (config_.only) return number == *config_.only;
+  return (number - 1) % config_.shard.of == config_.shard.part - 1;
+}
+
+bool CampaignPlan::Wants(const PlannedRun& run, const CampaignFold& fold) const {
+  if (run.kind == nullptr || run.round == 0 || config_.only) return true;
+  if (config_.steps != 0 && fold.fault_steps() >= config_.steps) return false;
+  if (!config_.until_complete) return true;
+  if (run.round < kMostEpisodesOfAKind && !MissingOf(*run.kind, fold.tally(run.kind_at)).empty()) {
+    return true;
+  }
+  return fold.fault_requests() < wanted_;
+}
+
+double CampaignPlan::Fraction(const CampaignFold& fold, uint64_t running, double seconds) const {
+  double by_time = 0;
+  if (config_.duration_seconds != 0) {
+    by_time = seconds / static_cast<double>(config_.duration_seconds);
+    if (endless_ || fault_runs_ == kWithoutEnd) return std::min(by_time, 1.0);
+  }
+  const double shards = static_cast<double>(config_.shard.of);
+  const auto served = static_cast<double>(fold.clean_requests() + running);
+  const double clean = std::min(1.0, shards * served / static_cast<double>(clean_requests_));
+  if (kinds_.empty()) return std::max(clean, std::min(by_time, 1.0));
+  double faults = 0;
+  if (wanted_ != 0) {
+    faults = shards * static_cast<double>(fold.fault_requests()) / static_cast<double>(wanted_);
+  }
+  if (config_.until_complete) {
+    double sum = 0;
+    for (size_t k = 0; k < kinds_.size(); ++k) {
+      sum += std::min(1.0, static_cast<double>(fold.tally(k).activated) / kActivationsToComplete);
+    }
+    const double complete = sum / static_cast<double>(kinds_.size());
+    faults = wanted_ == 0 ? complete : std::min(faults, complete);
+  }
+  return std::min(1.0, std::max(0.15 * clean + 0.85 * std::min(faults, 1.0), by_time));
+}
+
+}  // namespace kvfence

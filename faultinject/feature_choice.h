@@ -1,0 +1,37 @@
+// Which features of the engine a campaign's runs may have: what was asked for, what a fault kind
+// needs, what is left to the seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvfence/engine.h"
+#include "kvfence/fault_kind.h"
+#include "kvfence/status.h"
+
+namespace kvfence {
+
+// Bit i: feature i of kEngineFeatures.
+using FeatureMask = uint64_t;
+FeatureMask MaskOf(const EngineFeatures& features);
+EngineFeatures FeaturesOf(FeatureMask mask);
+// Of names, comma-separated; unknown ones have no bit.
+FeatureMask MaskOfNames(std::string_view names);
+
+struct FeatureChoice {
+  FeatureMask on = 0, off = 0;  // always, never; what is in neither is drawn
+
+  // `words`, one after the other: "all" and "none" settle each feature, NAME is always on, -NAME
+  // never. Refuses unknown ones.
+  static Result<FeatureChoice> Read(const std::vector<std::string>& words);
+  // What the kind needs comes before what was drawn, what was asked for before both.
+  FeatureMask Apply(FeatureMask drawn, const FaultKind* kind) const;
+};
+
+// Which of the features that were on did something, by what the engine counted. Of a feature
+// without a figure of its own it's taken for granted.
+FeatureMask ReachedBy(const EngineReport& report, FeatureMask on);
+
+}  // namespace kvfence
