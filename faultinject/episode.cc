@@ -40,6 +40,7 @@ EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
     const std::pair<std::string, std::string> field{"adapter", std::to_string(identity)};
     return fence->InternIdentity({&field, 1});
   };
+  names.copy = [fence](const std::string& name) { return fence->Intern(name); };
   return names;
 }
 
