@@ -6,7 +6,6 @@
 namespace kvfence::attention {
 namespace {
 
-constexpr uint64_t kBlock = 128;  // positions that all heads take before the next block
 constexpr uint64_t kMasked = ~uint64_t{0};
 alignas(64) constexpr uint8_t kZeroes[2 * kMlaCkvDim] = {};
 
@@ -200,18 +199,11 @@ void PieceRun::RunChunk(uint64_t chunk) {
   }
   std::fill_n(acc_.get(), lines * a_.dim_v, 0.0f);
   PlaceTokens(begin, end_);
-  for (uint64_t block = begin / kTile * kTile; block < end_; block += kBlock) {
-    const uint64_t block_end = std::min(block + kBlock, end_);
+  // All heads of a tile before the next tile: their codes lie side by side.
+  for (uint64_t p = begin / kTile * kTile; p < end_; p += kTile) {
     for (uint32_t h = piece_->head; h < piece_->end_head; ++h) {
-      for (uint64_t p = block; p < block_end; p += kTile) {
-        if (p + kTile < block_end) {
-          RunTile(p, h, p + kTile, h);
-        } else if (h + 1 < piece_->end_head) {
-          RunTile(p, h, block, h + 1);
-        } else {
-          RunTile(p, h, block + kBlock, piece_->head);
-        }
-      }
+      const bool last = h + 1 == piece_->end_head;
+      RunTile(p, h, last ? p + kTile : p, last ? piece_->head : h + 1);
     }
   }
 }

@@ -4,20 +4,15 @@
 // KVFENCE_CASES=10000 in the environment makes the long run.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/kernels/attention_backends.h"
 #include "tests/kernels/attention_case.h"
+#include "tests/model/seeded.h"
 
 namespace kvfence {
 namespace {
-
-uint64_t Cases(uint64_t usual) {
-  const char* text = std::getenv("KVFENCE_CASES");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
-}
 
 template <class T, size_t kN>
 T OneOf(Rng* rng, const T (&all)[kN]) {
@@ -104,8 +99,8 @@ std::vector<float> Elsewhere(Shape shape, uint64_t seed, bool damaged) {
 
 TEST(AttentionRandom, EveryBackendIsWithinTheBoundAndLayoutChangesNoBit) {
   const std::vector<attention::CpuBuild> builds = attention::CpuBuilds();
-  const uint64_t cases = Cases(250);
-  for (uint64_t seed = 1; seed <= cases; ++seed) {
+  const int cases = testing::Cases(64);
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(cases); ++seed) {
     Rng rng(seed * 77);
     const Shape shape = RandomShape(&rng);
     AttentionCase c(shape, seed);
