@@ -17,9 +17,7 @@ ABSL_FLAG(int64_t, duration, -1, "stop after this many seconds; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
           "all, none, or kinds (kvfence faults lists them), comma-separated");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
-ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
-ABSL_FLAG(int64_t, rows, -1, "largest batch; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");
 ABSL_FLAG(std::string, out, "kvfence-out", "folder for report.html, report.json and findings");

@@ -7,3 +7,7 @@ ABSL_FLAG(bool, json, false,
           "standard error");
 ABSL_FLAG(std::string, level, "", "map, full or audit; default: full, or what a log's header says");
 ABSL_FLAG(std::string, backend, "cpu", "cpu or cuda");
+ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed (plan: 64)");
+ABSL_FLAG(int64_t, rows, -1, "largest batch; -1: drawn from the seed (plan: 256)");
+ABSL_FLAG(std::vector<std::string>, kv, {},
+          "KV formats, comma-separated: bf16, fp8; default: both");
