@@ -70,20 +70,6 @@ Status BadFlag(const std::string& name, const std::string& expected, const std::
   return Status::Invalid("--" + name + " must be " + expected + ", got '" + got + "'");
 }
 
-Status ReadInteger(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
-  if (value < least || value > most) {
-    return Status::Invalid("--" + std::string(name) + " must be " + std::to_string(least) + ".." +
-                           std::to_string(most) + ", got " + std::to_string(value));
-  }
-  *out = static_cast<uint64_t>(value);
-  return Status();
-}
-
-// A flag that wasn't given is -1 and leaves `out` as it is.
-Status ReadOptional(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
-  return value == -1 ? Status() : ReadInteger(name, value, least, most, out);
-}
-
 Status ReadMachine(PlanMachine* machine) {
   struct Size {
     const char* name;

@@ -52,16 +52,6 @@ constexpr int64_t kMaxRequests = int64_t{1} << 24;  // all are made before the f
 constexpr int64_t kMaxCount = int64_t{1} << 48;
 constexpr int64_t kMaxJobs = 1024;
 
-Status ReadSize(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
-  if (value == -1) return Status();
-  if (value < least || value > most) {
-    return Status::Invalid("--" + std::string(name) + " must be " + std::to_string(least) + ".." +
-                           std::to_string(most) + ", got " + std::to_string(value));
-  }
-  *out = static_cast<uint64_t>(value);
-  return Status();
-}
-
 Status ReadSizes(CampaignConfig* config) {
   struct Size {
     const char* name;
@@ -77,7 +67,7 @@ Status ReadSizes(CampaignConfig* config) {
       {"rows", absl::GetFlag(FLAGS_rows), 1, kMaxRows, &config->rows},
   }};
   for (const Size& size : sizes) {
-    Status status = ReadSize(size.name, size.value, size.least, size.most, size.out);
+    Status status = ReadOptional(size.name, size.value, size.least, size.most, size.out);
     if (!status.ok()) return status;
   }
   if (const int64_t only = absl::GetFlag(FLAGS_only_run); only != -1) {
