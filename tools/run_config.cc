@@ -72,7 +72,7 @@ Status ReadSizes(CampaignConfig* config) {
   }
   if (const int64_t only = absl::GetFlag(FLAGS_only_run); only != -1) {
     uint64_t number = 0;
-    Status status = ReadSize("only_run", only, 1, kMaxCount, &number);
+    Status status = ReadInteger("only_run", only, 1, kMaxCount, &number);
     if (!status.ok()) return status;
     config->only = number;
   }
