@@ -114,6 +114,7 @@ class Forker {
     const PageId to = pages_.TakeOne(g);
     s_.tracker.Cow({.req = r->id, .at = at, .page = to, .pool = s_.Pool(g)});
     page = to;
+    if (g == 0) s_.Holds(*r, to, true);
     pages_.LetGo(g, from);
     s_.batch.Rewrite(*r, g, at);
     ++s_.report.pages_copied;
@@ -122,6 +123,7 @@ class Forker {
         s_.Memory(rank, g).CopyPage(static_cast<uint64_t>(from.value()),
                                     static_cast<uint64_t>(to.value()));
       }
+      if (g == 0) s_.Moved({.from = from, .to = to});
     });
   }
 
@@ -154,6 +156,7 @@ class Forker {
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       for (uint64_t at = to->lists[g].first; at < to->lists[g].pages.size(); ++at) {
         s_.books[g]->AddReference(to->lists[g].pages[at]);
+        if (g == 0) s_.Holds(*to, to->lists[g].pages[at], false);
         ++s_.report.pages_shared;
       }
     }

@@ -43,12 +43,14 @@ class Mover {
     t.tokens = r->computed;
     r->swap = std::make_unique<SwappedOut>();
     r->swap->tokens = r->computed;
+    r->swap->number = ++swaps_;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const PageList& list = r->lists[g];
       r->swap->first[g] = list.first;
       const uint64_t end = PagesFor(r->computed, s_.groups[g].page_size);
       for (uint64_t at = list.first; at < end; at += kRun) {
-        AddRun(&t, *r, g, at, std::min(end, at + kRun), PinDir::kOut);
+        AddRun(&t, *r, g, at, std::min(end, at + kRun), PinDir::kOut).key =
+            SwapKey(*r->swap, g, at);
       }
       r->swap->pages[g].resize(end);
     }
@@ -87,6 +89,7 @@ class Mover {
       const uint64_t end = r->swap->pages[g].size();
       for (uint64_t at = r->swap->first[g]; at < end; at += kRun) {
         Run& run = AddRun(&t, *r, g, at, std::min(end, at + kRun), PinDir::kIn);
+        run.key = SwapKey(*r->swap, g, at);
         for (size_t i = 0; i < run.pages.size(); ++i) {
           run.content.push_back(r->swap->pages[g][run.at + i]);
         }
@@ -94,6 +97,11 @@ class Mover {
     }
     ForgetSwap(r);
     ++s_.report.swaps_in;
+  }
+  // A run of its pages on the host has a key of its own, so that what comes back is what was read,
+  // whatever that was.
+  static KeyId SwapKey(const SwappedOut& swap, size_t g, uint64_t at) {
+    return KeyId(Mix64(Mix64(swap.number ^ 0x53776170) + (uint64_t{g} << 32) + at) | 1);
   }
   // Its content on the host isn't needed any more.
   void ForgetSwap(RequestState* r) {
@@ -144,6 +152,14 @@ class Mover {
              return t.kind == TransferKind::kLoad &&
                     std::ranges::any_of(t.runs, [&](const Run& run) { return run.key == key; });
            });
+  }
+
+  // What the host has, or is being given, under the key is of no use any more.
+  void Distrust(KeyId key) {
+    for (size_t g = 0; g < s_.groups.size(); ++g) s_.host.Drop(g, key);
+    for (Transfer& t : transfers_) {
+      for (Run& run : t.runs) run.suspect |= t.kind == TransferKind::kStore && run.key == key;
+    }
   }
 
   // --- the host's look at the device
@@ -202,6 +218,7 @@ class Mover {
     std::shared_ptr<std::vector<HostPage>> read = std::make_shared<std::vector<HostPage>>();
     SimDevice::Ticket ticket = 0;
     bool fails = false;
+    bool suspect = false;  // what it stores isn't to be kept
   };
   struct Transfer {
     TransferKind kind = TransferKind::kStore;
@@ -248,20 +265,19 @@ class Mover {
       pin.at = run->at;
       pin.lease = kLease;
     }
-    if (run->key != KeyId()) pin.key = run->key;
+    pin.key = run->key;
     s_.tracker.Pin(pin);
     for (const PageId page : run->pages) s_.books[run->group]->Pin(page, run->dir);
     t->begun_at = s_.report.steps;
     const uint32_t stream = run->dir == PinDir::kIn ? kInStream : kOutStream;
     run->ticket = s_.device.Enqueue(
-        stream, [this, id = t->id, copy = *run] { Execute(id, copy); }, s_.report.steps,
-        s_.device.LastCompute());
+        stream, [this, copy = *run] { Execute(copy); }, s_.report.steps, s_.device.LastCompute());
   }
   static constexpr uint32_t kFirstCopyName = 0x40000000;
   static constexpr uint64_t kLease = 12;  // steps
 
   // On the device: the bytes move.
-  void Execute(RequestId req, const Run& run) {
+  void Execute(const Run& run) {
     const uint64_t size = s_.groups[run.group].page_size;
     const PoolId pool = s_.Pool(run.group);
     for (size_t i = 0; i < run.pages.size(); ++i) {
@@ -269,6 +285,7 @@ class Mover {
       if (run.dir == PinDir::kOut) {
         s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
         run.read->push_back(ContentOfAllRanks(run.group, page));
+        if (run.group == 0) s_.Moved({.from = run.pages[i], .key = run.key, .number = i});
         continue;
       }
       if (run.fails && i > 0) break;  // it dies in the middle
@@ -278,15 +295,13 @@ class Mover {
         KvMemory& kv = s_.Memory(rank, run.group);
         for (uint64_t o = 0; o < n; ++o) kv.WriteAt(page, o, (*run.content[i])[rank * size + o]);
       }
-      ContentOf as;
-      if (run.key != KeyId()) {
-        as.key = run.key;
-      } else {
-        as.req = req;
-        as.at = run.at + i;
-      }
-      s_.tracker.Write(
-          {.page = run.pages[i], .first = 0, .n = n, .as = as, .xfer = run.id, .pool = pool});
+      s_.tracker.Write({.page = run.pages[i],
+                        .first = 0,
+                        .n = n,
+                        .as = {.key = run.key},
+                        .xfer = run.id,
+                        .pool = pool});
+      if (run.group == 0) s_.Moved({.to = run.pages[i], .key = run.key, .number = i});
     }
     *run.landed = true;
   }
@@ -328,7 +343,7 @@ class Mover {
     }
     if (t->kind == TransferKind::kStore) {
       const Run& run = t->runs.front();
-      if (!run.fails) s_.host.Put(run.group, run.key, run.read->front());
+      if (!run.fails && !run.suspect) s_.host.Put(run.group, run.key, run.read->front());
       return;
     }
     RequestState* r = s_.requests[t->request].get();
@@ -350,6 +365,7 @@ class Mover {
   std::vector<Transfer> transfers_;  // oldest first
   uint64_t swapped_pages_ = 0;
   uint32_t copies_ = 0;
+  uint64_t swaps_ = 0;
 };
 
 }  // namespace kvfence

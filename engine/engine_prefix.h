@@ -159,6 +159,7 @@ class PrefixCache {
                       .keys = {&key, 1},
                       .pool = s_.Pool(g)});
     r->lists[g].pages[at] = *found;
+    if (g == 0) s_.Holds(*r, *found, false);
     s_.batch.Rewrite(*r, g, at);
     pages_.LetGo(g, own);
     ++s_.report.pages_exchanged;
@@ -267,6 +268,7 @@ class PrefixCache {
                           .keys = keys_,
                           .pool = s_.Pool(g)});
         list.pages.insert(list.pages.end(), shared_.begin(), shared_.end());
+        for (size_t i = 0; g == 0 && i < shared_.size(); ++i) s_.Holds(*r, shared_[i], false);
       } else {
         Demand demand{};
         demand[g] = end - at;

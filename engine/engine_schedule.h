@@ -113,6 +113,8 @@ class Scheduler {
   void Poll() {
     mover_.Poll([this](RequestState* r, uint64_t good, uint64_t all) { Arrived(r, good, all); });
   }
+  // The key's content is suspect, on the host too.
+  void Distrust(KeyId key) { mover_.Distrust(key); }
   bool Moving() const { return mover_.busy(); }
   void WaitForCopy() { mover_.WaitForOne(); }
 

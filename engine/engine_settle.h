@@ -43,6 +43,7 @@ class Settler {
     s_.report.stopped |= settlement.stop;
     for (const KeyId key : settlement.unpublish) {
       for (const auto& books : s_.books) books->Unpublish(key);
+      scheduler_.Distrust(key);
     }
     for (const auto& [pool, page] : settlement.quarantine) {
       s_.books[pool.value()]->SetApart(page, s_.passes + s_.config.quarantine_steps);

@@ -100,6 +100,13 @@ struct EngineState {
       return;
     tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
   }
+  // The first group's, for who watches.
+  void Holds(const RequestState& r, PageId page, bool issued) {
+    if (hooks != nullptr) hooks->OnHold(*surface, r.index, page, issued);
+  }
+  void Moved(const ContentMove& move) {
+    if (hooks != nullptr) hooks->OnMove(*surface, move);
+  }
   uint64_t ranks() const { return kv.size() / groups.size(); }
   // The group's memory on that rank.
   KvMemory& Memory(uint64_t rank, size_t group) { return kv[rank * groups.size() + group]; }

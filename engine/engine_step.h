@@ -165,8 +165,10 @@ class StepRunner {
       }
     }
     f->live.clear();
-    for (const StepRow& row : f->view) {
-      if (common > 0 && row.request != kNoRequest) f->live.push_back(row.row);
+    for (StepRow& row : f->view) {
+      if (row.request == kNoRequest) continue;
+      row.shared = common;
+      if (common > 0) f->live.push_back(row.row);
     }
     for (size_t part = 0; part < f->buffers.size(); part += s_.groups.size()) {
       const std::span<const int32_t> table = std::as_const(f->buffers[part]).TableRow(0);

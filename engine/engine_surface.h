@@ -43,9 +43,11 @@ class Surface final : public FaultSurface {
   }
   std::vector<RequestIndex> HoldersOf(PageId page) const override {
     std::vector<RequestIndex> holders;
-    for (const RequestState* r : s_.running) {
-      const std::vector<PageId>& pages = r->lists[0].pages;
-      if (std::find(pages.begin(), pages.end(), page) != pages.end()) holders.push_back(r->index);
+    for (const std::vector<RequestState*>* requests : {&s_.running, &s_.moving}) {
+      for (const RequestState* r : *requests) {
+        const std::vector<PageId>& pages = r->lists[0].pages;
+        if (std::find(pages.begin(), pages.end(), page) != pages.end()) holders.push_back(r->index);
+      }
     }
     return holders;
   }

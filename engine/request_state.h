@@ -36,6 +36,7 @@ struct PageList {
 
 // The content of a request that was swapped out.
 struct SwappedOut {
+  uint64_t number = 0;  // of this swap among all
   uint64_t tokens = 0;
   bool there = false;  // all of it has been read
   std::array<uint64_t, kMostGroups> first{};

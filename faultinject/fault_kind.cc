@@ -14,6 +14,11 @@ constexpr CheckSet Set(std::initializer_list<Reason> reasons) {
   return set;
 }
 
+// Writes from outside: the content is foreign; or a step that runs uses the page; or another copy
+// reads it just then.
+constexpr CheckSet kLateWrite =
+    Set({R::kStampMismatch, R::kChangedDuringStep, R::kInFlight, R::kCopyRaced});
+
 constexpr std::array kKinds = {
     FaultKind{"stale_mapping", 'A', "before_upload", Set({R::kPageMismatch}), false,
               "a table row goes on naming a page that was given back (an entry kept over "
@@ -46,12 +51,12 @@ constexpr std::array kKinds = {
               Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch, R::kDoubleFree}),
               false, "a page that rests in the prefix index is returned", "prefix_cache",
               "one_space"},
-    FaultKind{"late_foreign_write", 'C', "async", Set({R::kStampMismatch, R::kChangedDuringStep}),
-              false, "a copy for the page's former owner lands after the page was issued again"},
-    FaultKind{"stray_write", 'C', "async", Set({R::kStampMismatch, R::kChangedDuringStep}), false,
+    FaultKind{"late_foreign_write", 'C', "async", kLateWrite, false,
+              "a copy for the page's former owner lands after the page was issued again"},
+    FaultKind{"stray_write", 'C', "async", kLateWrite, false,
               "a copy of nobody's content lands in a page that is in use"},
-    FaultKind{"misplaced_copy", 'C', "async", Set({R::kStampMismatch, R::kChangedDuringStep}),
-              false, "a copy of the right request's content lands at the wrong logical page"},
+    FaultKind{"misplaced_copy", 'C', "async", kLateWrite, false,
+              "a copy of the right request's content lands at the wrong logical page"},
     FaultKind{"row_unannounced", 'D', "on_bind_row", Set({R::kRowEpoch}), true,
               "a batch row gets a new tenant that the fence isn't told of"},
     FaultKind{"table_flip", 'D', "between_validate_and_attention", Set({R::kChangedDuringStep}),

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvfence/campaign.h"
@@ -53,8 +55,9 @@ struct FaultRecord {
   CheckSet reasons{};  // all that were reported of it
   std::optional<int64_t> first_report{};
   std::vector<PageId> sick{};  // faulted pages that haven't been free since
-  uint64_t changes = 0;        // of hands that faulted pages went through since
-  int64_t last_effect = -1;    // the last step at which anything was seen of it
+  std::set<std::pair<KeyId, uint64_t>> sick_on_host{};  // faulted content, by key and number
+  uint64_t changes = 0;      // of hands that faulted pages went through since
+  int64_t last_effect = -1;  // the last step at which anything was seen of it
   std::optional<Violation> first_violation{};
   std::string record{};  // its incident record
 
@@ -64,6 +67,13 @@ struct FaultRecord {
   void Affect(RequestIndex request) {
     const auto at = std::lower_bound(affected.begin(), affected.end(), request);
     if (at == affected.end() || *at != request) affected.insert(at, request);
+  }
+  bool Sick(PageId page) const { return std::find(sick.begin(), sick.end(), page) != sick.end(); }
+  // True: it wasn't before.
+  bool Infect(PageId page) {
+    if (Sick(page)) return false;
+    sick.push_back(page);
+    return true;
   }
   bool Names(PageId page) const {
     return std::find(mark.pages.begin(), mark.pages.end(), page) != mark.pages.end();

@@ -48,13 +48,82 @@ FaultRecord* FaultWatch::Touch(RequestIndex request, int64_t page) {
   return fault;
 }
 
-void FaultWatch::PageGoesTo(RequestIndex request, PageId page) {
+void FaultWatch::PageGoesTo(RequestIndex request, PageId page, bool change) {
   for (FaultRecord& fault : faults_) {
-    if (std::find(fault.sick.begin(), fault.sick.end(), page) != fault.sick.end()) {
-      fault.Affect(request);
-      ++fault.changes;
+    if (!fault.Sick(page)) continue;
+    fault.Affect(request);
+    if (change) ++fault.changes;
+  }
+}
+
+void FaultWatch::Moved(FaultSurface& at, const ContentMove& move) {
+  for (FaultRecord& fault : faults_) {
+    const std::pair host{move.key, move.number};
+    const bool sick = move.from ? fault.Sick(*move.from) : fault.sick_on_host.contains(host);
+    if (!move.to) {
+      if (sick) {
+        fault.sick_on_host.insert(host);
+      } else {
+        fault.sick_on_host.erase(host);
+      }
+    } else if (sick) {
+      fault.Infect(*move.to);
+      for (const RequestIndex holder : at.HoldersOf(*move.to)) fault.Affect(holder);
     }
   }
+}
+
+void FaultWatch::StepBegins(FaultSurface& at) {
+  std::vector<RowPages>& rows = launched_[at.step().value()];
+  rows.clear();
+  bool wrong_table = false;  // of the first row, where others read it too
+  for (const StepRow& row : at.rows()) {
+    if (row.request == kNoRequest) continue;
+    RowPages& pages = rows.emplace_back();
+    pages.request = row.request;
+    const std::span<const PageId> held = at.PagesOf(row.request);
+    pages.held.assign(held.begin(), held.end());
+    const uint64_t end = std::min<uint64_t>(row.covered, held.size());
+    for (uint64_t k = row.length_before / at.page_size(); k < end; ++k) {
+      pages.written.push_back(held[k]);
+    }
+    for (uint64_t k = 0; rows.size() == 1 && k < std::min<uint64_t>(row.shared, end); ++k) {
+      wrong_table |= at.DeviceEntry(row.row, k) != held[k].value();
+    }
+  }
+  if (!wrong_table) return;
+  for (FaultRecord& fault : faults_) {
+    if (!fault.Affects(rows.front().request)) continue;
+    for (const RowPages& row : rows) fault.Affect(row.request);
+  }
+}
+
+void FaultWatch::Spread(const StepOutcome& step) {
+  const auto at = launched_.find(step.step.value());
+  if (at == launched_.end()) return;
+  const auto ended = [&](const RowPages& row) {
+    return std::any_of(step.rows.begin(), step.rows.end(), [&](const RowOutcome& outcome) {
+      return outcome.request == row.request && !outcome.published &&
+             (!outcome.withdrawn || !outcome.reasons.empty());
+    });
+  };
+  for (FaultRecord& fault : faults_) {
+    for (bool more = true; std::exchange(more, false);) {
+      for (const RowPages& row : at->second) {
+        if (!ended(row)) continue;
+        if (!fault.Affects(row.request)) {
+          if (std::none_of(row.held.begin(), row.held.end(),
+                           [&](PageId page) { return fault.Sick(page); })) {
+            continue;
+          }
+          fault.Affect(row.request);
+          more = true;
+        }
+        for (const PageId page : row.written) more |= fault.Infect(page);
+      }
+    }
+  }
+  launched_.erase(at);
 }
 
 void FaultWatch::OnViolation(const Violation& violation) {
@@ -114,6 +183,7 @@ void FaultWatch::OnRow(const RowOutcome& row) {
 }
 
 void FaultWatch::OnStep(const StepOutcome& step) {
+  Spread(step);
   for (const RowOutcome& row : step.rows) OnRow(row);
 }
 

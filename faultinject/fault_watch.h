@@ -1,15 +1,17 @@
 // Watches one run of the engine: collects what the ground truth and the fence say, and lays it to
 // the fault that it belongs to.
 //
-// Idea: a request is affected by a fault if the fault names it, or if it held a faulted page at or
-// after the activation. What happens to an affected request belongs to that fault; what happens to
-// any other belongs to the latest fault, as collateral. Without any fault a report is a false
-// alarm. Invariant: the engine's feed decides (what was read, what was published), the ledger is
-// never asked.
+// Idea: a request is affected by a fault if the fault names it, or if it held a faulted object at
+// or after the activation. Faulted are the pages that the fault names; where their content is moved
+// to; what rows that ended for the fault were to write; and a shared table that is made of a wrong
+// row. What happens to an affected request belongs to that fault; what happens to any other belongs
+// to the latest fault, as collateral. Without any fault a report is a false alarm. Invariant: the
+// engine's feed decides (what was read, what was published), the ledger is never asked.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -35,8 +37,13 @@ class FaultWatch : public OutcomeSink, public EventSink {
   // A fault is about to be put in. Returns its number.
   size_t Begin(FaultSurface& at, FaultMark mark);
   bool open() const { return open_; }
-  // A page went to a request: whoever gets a faulted one is affected.
-  void PageGoesTo(RequestIndex request, PageId page);
+  // A page went to a request: whoever gets a faulted one is affected. `change`: it's issued, or
+  // found in the index.
+  void PageGoesTo(RequestIndex request, PageId page, bool change = true);
+  // Content moved: where faulted content goes is faulted.
+  void Moved(FaultSurface& at, const ContentMove& move);
+  // The step is about to be validated: what its rows hold and write.
+  void StepBegins(FaultSurface& at);
   // The step is over.
   void StepDone(FaultSurface& at);
   void SetStep(int64_t step) { step_ = step; }
@@ -63,10 +70,18 @@ class FaultWatch : public OutcomeSink, public EventSink {
   uint64_t wrong_without_fault() const { return wrong_without_fault_; }
 
  private:
+  // What a row of a launched step holds, and which part of that it writes.
+  struct RowPages {
+    RequestIndex request = kNoRequest;
+    std::vector<PageId> held{};
+    std::vector<PageId> written{};
+  };
   // The fault that answers for it: the latest that affects the request, else the latest that names
   // the page, else the latest of all; null: none.
   FaultRecord* FaultOf(RequestIndex request, int64_t page);
   FaultRecord* Touch(RequestIndex request, int64_t page);
+  // Rows that ended, and with them whoever relies on what they were to write.
+  void Spread(const StepOutcome& step);
   void OnRow(const RowOutcome& row);
   RequestIndex RequestOf(RequestId id) const;
   void Add(const Note& note) {
@@ -80,7 +95,8 @@ class FaultWatch : public OutcomeSink, public EventSink {
   int64_t step_ = 0;
   bool open_ = false;
   std::vector<FaultRecord> faults_;
-  std::unordered_map<uint32_t, RequestIndex> names_;  // only looked up, never iterated
+  std::map<uint64_t, std::vector<RowPages>> launched_;  // by step, of those not settled
+  std::unordered_map<uint32_t, RequestIndex> names_;    // only looked up, never iterated
   uint64_t false_alarms_ = 0;
   uint64_t violations_ = 0;
   uint64_t wrong_published_ = 0;

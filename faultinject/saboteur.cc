@@ -1,5 +1,6 @@
 #include "saboteur.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kvfence {
@@ -57,6 +58,7 @@ void Saboteur::BeforeUpload(FaultSurface& at) {
 }
 
 void Saboteur::BeforeValidate(FaultSurface& at) {
+  watch_->StepBegins(at);
   Occasion(at, [&](Scene& s) { return injector_->BeforeValidate(s); });
 }
 
@@ -83,19 +85,34 @@ void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageI
   Occasion(at, [&](Scene& s) { return injector_->OnAlloc(s, request, pages); });
   const uint64_t held = at.PagesOf(request).size();
   for (size_t i = 0; i < pages.size(); ++i) {
-    PageSeen& page = seen_.pages[static_cast<size_t>(pages[i].value())];
-    page.former = page.owner;
-    page.owner = {request, at.IdOf(request), held + i};
-    page.shares = 0;
+    NoteIssue(at, request, pages[i], held + i);
     watch_->PageGoesTo(request, pages[i]);
-    if (notes_ != nullptr) {
-      notes_->Add({.step = StepOf(at),
-                   .kind = NoteKind::kAlloc,
-                   .request = request,
-                   .page = pages[i].value()});
-    }
   }
 }
+
+void Saboteur::NoteIssue(FaultSurface& at, RequestIndex request, PageId page, uint64_t logical) {
+  PageSeen& seen = seen_.pages[static_cast<size_t>(page.value())];
+  seen.former = seen.owner;
+  seen.owner = {request, at.IdOf(request), logical};
+  seen.shares = 0;
+  if (notes_ == nullptr) return;
+  notes_->Add(
+      {.step = StepOf(at), .kind = NoteKind::kAlloc, .request = request, .page = page.value()});
+}
+
+void Saboteur::OnHold(FaultSurface& at, RequestIndex request, PageId page, bool issued) {
+  if (issued) {
+    const std::span<const PageId> pages = at.PagesOf(request);
+    const auto logical = std::find(pages.begin(), pages.end(), page) - pages.begin();
+    NoteIssue(at, request, page, static_cast<uint64_t>(logical));
+  } else if (notes_ != nullptr) {
+    notes_->Add(
+        {.step = StepOf(at), .kind = NoteKind::kShare, .request = request, .page = page.value()});
+  }
+  watch_->PageGoesTo(request, page, issued);
+}
+
+void Saboteur::OnMove(FaultSurface& at, const ContentMove& move) { watch_->Moved(at, move); }
 
 void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
   Occasion(at, [&](Scene& s) { return injector_->OnShare(s, request, hits); });

@@ -36,9 +36,13 @@ class Saboteur final : public FaultHooks {
   void OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) override;
   void OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) override;
   ReturnAction OnReturn(FaultSurface& at, RequestIndex request, PageId page) override;
+  void OnHold(FaultSurface& at, RequestIndex request, PageId page, bool issued) override;
+  void OnMove(FaultSurface& at, const ContentMove& move) override;
   bool OnBindRow(FaultSurface& at, Row row, RequestIndex request) override;
 
  private:
+  // What injectors and stories know of it.
+  void NoteIssue(FaultSurface& at, RequestIndex request, PageId page, uint64_t logical);
   enum class State { kWaiting, kArmed, kQueued, kOpen };
 
   Scene SceneAt(FaultSurface& at);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct StepRow {
   uint64_t new_tokens = 0;            // tokens of this step (a padded row has one, never written)
   uint64_t covered = 0;               // table entries that length_before + new_tokens needs
   uint64_t reach = 0;                 // entries that the kernel may touch
+  uint64_t shared = 0;                // first entries, read through a table made of the first row's
   bool publishes = false;             // the step ends with a token for it
 };
 
@@ -70,7 +72,7 @@ class FaultSurface {
   virtual RequestId IdOf(RequestIndex request) const = 0;
   virtual std::span<const PageId> PagesOf(RequestIndex request) const = 0;  // by logical page
   virtual uint64_t LengthOf(RequestIndex request) const = 0;                // tokens in the cache
-  // Running requests that map the page, oldest first.
+  // Requests that map the page: those that run, then those that wait for copies; oldest first.
   virtual std::vector<RequestIndex> HoldersOf(PageId page) const = 0;
   virtual PageState StateOf(PageId page) const = 0;
   // Where position `position` of a running request belongs: slot = page * page_size + offset.
@@ -130,6 +132,15 @@ struct SharedPage {
   PageId page;
 };
 
+// Content that the engine moves, at the moment when the bytes move: from page to page, from a page
+// to the host, or from there into a page. On the host it's known by key and number.
+struct ContentMove {
+  std::optional<PageId> from{};
+  std::optional<PageId> to{};
+  KeyId key{};
+  uint64_t number = 0;
+};
+
 // Moments. The default does nothing. A hook must not keep the surface or spans beyond its call.
 class FaultHooks {
  public:
@@ -158,6 +169,10 @@ class FaultHooks {
   virtual ReturnAction OnReturn(FaultSurface&, RequestIndex, PageId) {
     return ReturnAction::kProceed;
   }
+  // The request holds the page from now on, otherwise than by OnAlloc and OnShare (a fork, a copy
+  // for writing, an exchange); `issued`: from the free list.
+  virtual void OnHold(FaultSurface&, RequestIndex, PageId, bool /*issued*/) {}
+  virtual void OnMove(FaultSurface&, const ContentMove&) {}
   // The request is about to give up its row and pages (end, abort or preemption).
   virtual void OnRelease(FaultSurface&, RequestIndex) {}
   // False: the fence isn't told that the row is now the request's (kNoRequest: let go).
