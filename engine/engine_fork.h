@@ -15,6 +15,7 @@
 
 #include "engine_pages.h"
 #include "engine_state.h"
+#include "kvfence/check.h"
 
 namespace kvfence {
 
@@ -43,7 +44,7 @@ class Forker {
         s_.requests[sibling->index].reset();
         continue;
       }
-      if (r->id && s_.running.size() + s_.moving.size() < s_.config.rows &&
+      if (r->id && s_.running.size() + s_.moving.size() < s_.config.rows && Shareable(*r) &&
           pages_.Fits(CopiesAtOnce(*r))) {
         Fork(*r, sibling);
         s_.running.push_back(sibling);
@@ -52,6 +53,10 @@ class Forker {
       }
     }
     return samples - 1;
+  }
+
+  bool WillFork(const RequestState& r) const {
+    return !r.forked && r.outputs() == 0 && SamplesOf(r) > 1;
   }
 
   // Now and then a beam is given up, and a sibling of it goes on twice.
@@ -64,12 +69,20 @@ class Forker {
     if (candidates_.size() < 2) return;
     RequestState* dies = candidates_[s_.beam_rng.Below(candidates_.size())];
     std::erase_if(candidates_, [&](const RequestState* r) {
-      return r == dies || r->root != dies->root || r->computed == 0;
+      return r == dies || r->root != dies->root || r->computed == 0 || !Shareable(*r);
     });
     if (candidates_.empty()) return;
     Replace(dies, *candidates_[s_.beam_rng.Below(candidates_.size())]);
   }
 
+  // May a request that runs have to copy a page before it writes? Then what is launched must have
+  // been run, so that nobody writes the page between the fence's hearing of the copy and the copy.
+  bool MayCopy() const {
+    return s_.config.features.parallel_sampling &&
+           std::ranges::any_of(s_.running, [this](const RequestState* r) {
+             return r->root != r->index || (r->forked && SamplesOf(*r) > 1);
+           });
+  }
   // Pages that must be copied before the request writes at its position `computed`.
   Demand Copies(const RequestState& r) const {
     Demand demand{};
@@ -87,6 +100,16 @@ class Forker {
   }
 
  private:
+  // A page that is set apart gets no further holders.
+  bool Shareable(const RequestState& r) const {
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      const PageList& list = r.lists[g];
+      for (uint64_t at = list.first; at < list.pages.size(); ++at) {
+        if (s_.books[g]->StateOf(list.pages[at]) == PageState::kQuarantined) return false;
+      }
+    }
+    return true;
+  }
   // Under launched work of the source, the last page is copied at once.
   Demand CopiesAtOnce(const RequestState& from) const {
     Demand demand{};
@@ -118,13 +141,13 @@ class Forker {
     pages_.LetGo(g, from);
     s_.batch.Rewrite(*r, g, at);
     ++s_.report.pages_copied;
-    s_.device.Enqueue(kComputeStream, [this, g, from, to] {
-      for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
-        s_.Memory(rank, g).CopyPage(static_cast<uint64_t>(from.value()),
-                                    static_cast<uint64_t>(to.value()));
-      }
-      if (g == 0) s_.Moved({.from = from, .to = to});
-    });
+    // In stream order that's now, as the fence was told.
+    KVF_CHECK(s_.device.Idle(kComputeStream), "I-117 a copy for writing is made when it's said");
+    for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
+      s_.Memory(rank, g).CopyPage(static_cast<uint64_t>(from.value()),
+                                  static_cast<uint64_t>(to.value()));
+    }
+    s_.Moved({.from = from, .to = to, .group = g});
   }
 
   RequestState* MakeSibling(const RequestState& of, uint32_t sample) {

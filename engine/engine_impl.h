@@ -56,6 +56,9 @@ class Engine<TrackerT>::Impl {
     scheduler_.Poll();
     scheduler_.Arrive();
     scheduler_.Abort(AbortMoment::kBetweenSteps);
+    if (s.unsettled > 0 && scheduler_.MayCopy()) {
+      s.device.Wait(kComputeStream, s.device.LastCompute());
+    }
     StepInFlight* next = &s.flights[(s.report.steps + 1) % 2];
     next->view.clear();
     s.flight = next;

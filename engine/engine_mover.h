@@ -285,7 +285,7 @@ class Mover {
       if (run.dir == PinDir::kOut) {
         s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
         run.read->push_back(ContentOfAllRanks(run.group, page));
-        if (run.group == 0) s_.Moved({.from = run.pages[i], .key = run.key, .number = i});
+        s_.Moved({.from = run.pages[i], .key = run.key, .number = i, .group = run.group});
         continue;
       }
       if (run.fails && i > 0) break;  // it dies in the middle
@@ -301,7 +301,7 @@ class Mover {
                         .as = {.key = run.key},
                         .xfer = run.id,
                         .pool = pool});
-      if (run.group == 0) s_.Moved({.to = run.pages[i], .key = run.key, .number = i});
+      s_.Moved({.to = run.pages[i], .key = run.key, .number = i, .group = run.group});
     }
     *run.landed = true;
   }

@@ -108,6 +108,9 @@ class Scheduler {
     return forker_.ForkSiblings(r, result);
   }
   void Rebeam() { forker_.Rebeam(); }
+  bool MayCopy() const { return forker_.MayCopy(); }
+  // Will settling this row fork its request while a later step of it is launched?
+  bool WillFork(const RequestState& r) const { return forker_.WillFork(r); }
 
   // Copies that have ended, at the beginning of a pass.
   void Poll() {

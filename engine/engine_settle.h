@@ -25,6 +25,12 @@ class Settler {
   void Settle(StepInFlight* flight) {
     StepInFlight& f = *flight;
     s_.device.Wait(kComputeStream, f.confirmed);
+    // Siblings copy what the step behind this one may be writing: it's run first.
+    if (s_.unsettled > 1 && std::ranges::any_of(f.rows, [&](const RowInFlight& row) {
+          return row.samples && !row.request->gone && scheduler_.WillFork(*row.request);
+        })) {
+      s_.device.Wait(kComputeStream, s_.device.LastCompute());
+    }
     s_.flight = flight;
     scheduler_.Abort(AbortMoment::kBeforeRetire);
     Result<Settlement> retired = s_.tracker.Retire({.step = f.id});

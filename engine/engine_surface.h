@@ -33,25 +33,29 @@ class Surface final : public FaultSurface {
     const RequestState* r = Find(request);
     return r ? r->id : RequestId();
   }
-  std::span<const PageId> PagesOf(RequestIndex request) const override {
+  std::span<const PageId> PagesIn(size_t group, RequestIndex request) const override {
     const RequestState* r = Find(request);
-    return r ? std::span<const PageId>(r->lists[0].pages) : std::span<const PageId>();
+    return r ? std::span<const PageId>(r->lists[group].pages) : std::span<const PageId>();
   }
+  size_t groups() const override { return s_.groups.size(); }
+  uint64_t page_size_of(size_t group) const override { return s_.groups[group].page_size; }
   uint64_t LengthOf(RequestIndex request) const override {
     const RequestState* r = Find(request);
     return r ? r->computed : 0;
   }
-  std::vector<RequestIndex> HoldersOf(PageId page) const override {
+  std::vector<RequestIndex> HoldersOf(PageId page, size_t group) const override {
     std::vector<RequestIndex> holders;
     for (const std::vector<RequestState*>* requests : {&s_.running, &s_.moving}) {
       for (const RequestState* r : *requests) {
-        const std::vector<PageId>& pages = r->lists[0].pages;
+        const std::vector<PageId>& pages = r->lists[group].pages;
         if (std::find(pages.begin(), pages.end(), page) != pages.end()) holders.push_back(r->index);
       }
     }
     return holders;
   }
-  PageState StateOf(PageId page) const override { return s_.books[0]->StateOf(page); }
+  PageState StateOf(PageId page, size_t group) const override {
+    return s_.books[group]->StateOf(page);
+  }
   SlotId SlotOf(RequestIndex request, uint64_t position) const override {
     const RequestState* r = Find(request);
     const uint64_t k = position / s_.config.page_size;

@@ -205,7 +205,8 @@ class Campaign {
     if (!hooks_.progress) return;
     CampaignProgress p;
     p.seconds = Sitting();
-    p.fraction = plan_.Fraction(state_.fold, doer_->served(), Seconds());
+    told_ = std::max(told_, plan_.Fraction(state_.fold, doer_->served(), Seconds()));
+    p.fraction = told_;
     p.runs = state_.fold.runs();
     p.steps = state_.fold.steps() + doer_->steps();
     p.activated = activated_;
@@ -245,6 +246,7 @@ class Campaign {
   const std::chrono::steady_clock::time_point begin_;
   double before_ = 0;    // seconds of the sittings before this one
   double began_at_ = 0;  // fraction
+  double told_ = 0;      // the largest fraction that was told: it never goes back
   std::optional<uint64_t> first_steps_{};
   std::unique_ptr<ProgressJournal> journal_;
   std::unique_ptr<RunDoer> doer_;

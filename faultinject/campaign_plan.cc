@@ -188,7 +188,9 @@ double CampaignPlan::Fraction(const CampaignFold& fold, uint64_t running, double
   if (config_.until_complete) {
     double sum = 0;
     for (size_t k = 0; k < kinds_.size(); ++k) {
-      sum += std::min(1.0, static_cast<double>(fold.tally(k).activated) / kActivationsToComplete);
+      const FaultTally& tally = fold.tally(k);
+      const double done = static_cast<double>(tally.activated) / kActivationsToComplete;
+      sum += MissingOf(*kinds_[k], tally).empty() ? 1.0 : std::min(0.9, done);
     }
     const double complete = sum / static_cast<double>(kinds_.size());
     faults = wanted_ == 0 ? complete : std::min(faults, complete);

@@ -75,8 +75,8 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
     red.push_back("the no-fault arm published " +
                   std::to_string(report->clean_arm.wrong_tokens_published) + " wrong tokens");
   }
-  // A part of a campaign needn't have all arms.
-  const bool part = report->config.shard.of > 1 || report->config.only;
+  // A part of a campaign needn't have all arms, and one that was interrupted didn't get there yet.
+  const bool part = report->config.shard.of > 1 || report->config.only || report->partial;
   if (report->clean_arm.steps == 0 && !part) red.push_back("the no-fault arm served nothing");
   const bool harmful = std::any_of(kinds.begin(), kinds.end(),
                                    [](const FaultKind* kind) { return !kind->bookkeeping_only; });

@@ -72,8 +72,8 @@ CampaignRun CleanRun(const CampaignPlan& plan, const PlannedRun& run, const RunL
   result.features = on->features;
   result.met = on->reached;
   uint64_t pages = 0;
-  for (const PoolConfig& pool : episode->fence.pools) pages += pool.pages;
-  result.bytes_per_page = on->device_bytes_pages / pages;
+  for (const PoolConfig& pool : episode->fence.pools) pages += pool.pages * episode->fence.ranks;
+  result.bytes_per_page = on->device_bytes_pages / pages;  // of one pool on one rank
   result.cut = on->stopped && !out_of_time;
   result.bad = on->false_alarms != 0 && on->steps <= kLongestLog;
   if (!on->audit.empty()) {

@@ -26,6 +26,13 @@ struct FaultMark {
   std::vector<RequestIndex> requests{};  // affected by name
 };
 
+// A page of a group of layers; faults are put into the first one's, and may spread to others.
+struct GroupPage {
+  PageId page;
+  size_t group = 0;
+  friend bool operator==(const GroupPage&, const GroupPage&) = default;
+};
+
 struct Evidence {
   bool crashed = false;          // the engine threw
   bool wrong_published = false;  // a row with a wrong result passed as clean
@@ -54,7 +61,7 @@ struct FaultRecord {
   Evidence evidence{};
   CheckSet reasons{};  // all that were reported of it
   std::optional<int64_t> first_report{};
-  std::vector<PageId> sick{};  // faulted pages that haven't been free since
+  std::vector<GroupPage> sick{};  // faulted pages that haven't been free since
   std::set<std::pair<KeyId, uint64_t>> sick_on_host{};  // faulted content, by key and number
   uint64_t changes = 0;      // of hands that faulted pages went through since
   int64_t last_effect = -1;  // the last step at which anything was seen of it
@@ -68,9 +75,11 @@ struct FaultRecord {
     const auto at = std::lower_bound(affected.begin(), affected.end(), request);
     if (at == affected.end() || *at != request) affected.insert(at, request);
   }
-  bool Sick(PageId page) const { return std::find(sick.begin(), sick.end(), page) != sick.end(); }
+  bool Sick(GroupPage page) const {
+    return std::find(sick.begin(), sick.end(), page) != sick.end();
+  }
   // True: it wasn't before.
-  bool Infect(PageId page) {
+  bool Infect(GroupPage page) {
     if (Sick(page)) return false;
     sick.push_back(page);
     return true;

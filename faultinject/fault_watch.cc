@@ -12,7 +12,7 @@ size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark) {
   for (const PageId page : mark.pages) {
     for (const RequestIndex holder : at.HoldersOf(page)) fault.Affect(holder);
   }
-  fault.sick = mark.pages;
+  for (const PageId page : mark.pages) fault.Infect({page});
   fault.mark = std::move(mark);
   faults_.push_back(std::move(fault));
   open_ = true;
@@ -29,15 +29,9 @@ RequestIndex FaultWatch::RequestOf(RequestId id) const {
 }
 
 FaultRecord* FaultWatch::FaultOf(RequestIndex request, int64_t page) {
-  if (request != kNoRequest) {
-    for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
-      if (it->Affects(request)) return &*it;
-    }
-  }
-  if (page >= 0) {
-    for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
-      if (it->Names(PageId(page))) return &*it;
-    }
+  for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
+    if (request != kNoRequest && it->Affects(request)) return &*it;
+    if (page >= 0 && it->Names(PageId(page))) return &*it;
   }
   return faults_.empty() ? nullptr : &faults_.back();
 }
@@ -50,7 +44,7 @@ FaultRecord* FaultWatch::Touch(RequestIndex request, int64_t page) {
 
 void FaultWatch::PageGoesTo(RequestIndex request, PageId page, bool change) {
   for (FaultRecord& fault : faults_) {
-    if (!fault.Sick(page)) continue;
+    if (!fault.Sick({page})) continue;
     fault.Affect(request);
     if (change) ++fault.changes;
   }
@@ -59,7 +53,8 @@ void FaultWatch::PageGoesTo(RequestIndex request, PageId page, bool change) {
 void FaultWatch::Moved(FaultSurface& at, const ContentMove& move) {
   for (FaultRecord& fault : faults_) {
     const std::pair host{move.key, move.number};
-    const bool sick = move.from ? fault.Sick(*move.from) : fault.sick_on_host.contains(host);
+    const bool sick =
+        move.from ? fault.Sick({*move.from, move.group}) : fault.sick_on_host.contains(host);
     if (!move.to) {
       if (sick) {
         fault.sick_on_host.insert(host);
@@ -67,8 +62,8 @@ void FaultWatch::Moved(FaultSurface& at, const ContentMove& move) {
         fault.sick_on_host.erase(host);
       }
     } else if (sick) {
-      fault.Infect(*move.to);
-      for (const RequestIndex holder : at.HoldersOf(*move.to)) fault.Affect(holder);
+      fault.Infect({*move.to, move.group});
+      for (const RequestIndex holder : at.HoldersOf(*move.to, move.group)) fault.Affect(holder);
     }
   }
 }
@@ -81,13 +76,18 @@ void FaultWatch::StepBegins(FaultSurface& at) {
     if (row.request == kNoRequest) continue;
     RowPages& pages = rows.emplace_back();
     pages.request = row.request;
-    const std::span<const PageId> held = at.PagesOf(row.request);
-    pages.held.assign(held.begin(), held.end());
-    const uint64_t end = std::min<uint64_t>(row.covered, held.size());
-    for (uint64_t k = row.length_before / at.page_size(); k < end; ++k) {
-      pages.written.push_back(held[k]);
+    for (size_t g = 0; g < at.groups(); ++g) {
+      const std::span<const PageId> held = at.PagesIn(g, row.request);
+      const uint64_t first = row.length_before / at.page_size_of(g);
+      const uint64_t end = (row.length_before + row.new_tokens - 1) / at.page_size_of(g) + 1;
+      for (uint64_t k = 0; k < held.size(); ++k) {
+        if (held[k] == at.null_page()) continue;
+        pages.held.push_back({held[k], g});
+        if (k >= first && k < end) pages.written.push_back({held[k], g});
+      }
     }
-    for (uint64_t k = 0; rows.size() == 1 && k < std::min<uint64_t>(row.shared, end); ++k) {
+    const std::span<const PageId> held = at.PagesOf(row.request);
+    for (uint64_t k = 0; rows.size() == 1 && k < std::min<uint64_t>(row.shared, held.size()); ++k) {
       wrong_table |= at.DeviceEntry(row.row, k) != held[k].value();
     }
   }
@@ -113,13 +113,13 @@ void FaultWatch::Spread(const StepOutcome& step) {
         if (!ended(row)) continue;
         if (!fault.Affects(row.request)) {
           if (std::none_of(row.held.begin(), row.held.end(),
-                           [&](PageId page) { return fault.Sick(page); })) {
+                           [&](const GroupPage& page) { return fault.Sick(page); })) {
             continue;
           }
           fault.Affect(row.request);
           more = true;
         }
-        for (const PageId page : row.written) more |= fault.Infect(page);
+        for (const GroupPage& page : row.written) more |= fault.Infect(page);
       }
     }
   }
@@ -201,7 +201,9 @@ void FaultWatch::StepDone(FaultSurface& at) {
       fault.record = incident(*fault.first_violation);
     }
     if (!heals_ || step_ == fault.step || fault.changes < changes_) continue;
-    std::erase_if(fault.sick, [&](PageId page) { return at.StateOf(page) == PageState::kFree; });
+    std::erase_if(fault.sick, [&](const GroupPage& sick) {
+      return at.StateOf(sick.page, sick.group) == PageState::kFree;
+    });
   }
   if (!open_) return;
   const FaultRecord& fault = faults_.back();

@@ -73,11 +73,11 @@ class FaultWatch : public OutcomeSink, public EventSink {
   // What a row of a launched step holds, and which part of that it writes.
   struct RowPages {
     RequestIndex request = kNoRequest;
-    std::vector<PageId> held{};
-    std::vector<PageId> written{};
+    std::vector<GroupPage> held{};
+    std::vector<GroupPage> written{};
   };
-  // The fault that answers for it: the latest that affects the request, else the latest that names
-  // the page, else the latest of all; null: none.
+  // The fault that answers for it: the latest that affects the request or names the page, else the
+  // latest of all; null: none.
   FaultRecord* FaultOf(RequestIndex request, int64_t page);
   FaultRecord* Touch(RequestIndex request, int64_t page);
   // Rows that ended, and with them whoever relies on what they were to write.

@@ -76,8 +76,11 @@ class LateForeignWrite final : public Injector {
     const Target target = PickTarget(s.at, s.rng, kNoRequest);
     if (target.request == kNoRequest) return false;
     const PageTenure former = s.seen.pages[static_cast<size_t>(target.page.value())].former;
-    if (former.request == kNoRequest) return false;
     const RequestId victim = s.at.IdOf(target.request);
+    // What is the victim's own, at this very place, isn't foreign.
+    if (former.request == kNoRequest || (former.id == victim && former.at == target.at)) {
+      return false;
+    }
     const uint64_t content = s.rng.Next();
     const auto begin = s.Begin;
     s.Async(StepId(s.at.step().value() + 1), [=](FaultSurface& at) {

@@ -1,5 +1,8 @@
 #include "outcome_table.h"
 
+#include <algorithm>
+#include <string>
+
 #include "progress.h"
 
 namespace kvfence::tools {
@@ -14,26 +17,34 @@ bool IsBad(Outcome outcome) {
          outcome == Outcome::kCollateral || outcome == Outcome::kCrashed;
 }
 
+// Within 84 columns; what answered is told where something went wrong, and in the report.
 void PrintTable(const CampaignReport& report, bool fancy, std::FILE* out) {
-  std::fprintf(out, "\n%-22s %5s %9s", "fault", "class", "activated");
-  for (const std::string_view name : kOutcomeNames) {
-    std::fprintf(out, " %10s", std::string(name).c_str());
+  const auto width = [](int i) {
+    return std::max<int>(static_cast<int>(kOutcomeNames[static_cast<size_t>(i)].size()), 5) + 1;
+  };
+  std::fprintf(out, "\n%-19s %9s", "fault", "activated");
+  for (int i = 0; i < kOutcomeCount; ++i) {
+    std::fprintf(out, "%*s", width(i), std::string(kOutcomeNames[static_cast<size_t>(i)]).c_str());
   }
-  std::fprintf(out, "  answered by\n");
+  std::fprintf(out, "\n");
   for (const FaultTally& fault : report.faults) {
-    std::fprintf(out, "%-22s %5c %9llu", fault.kind.c_str(), fault.fault_class,
+    std::fprintf(out, "%-19s %9llu", fault.kind.c_str(),
                  static_cast<unsigned long long>(fault.activated));
+    bool bad = false;
     for (int i = 0; i < kOutcomeCount; ++i) {
       const uint64_t count = fault.outcomes[static_cast<size_t>(i)];
-      const bool mark = fancy && count != 0 && IsBad(static_cast<Outcome>(i));
-      std::fprintf(out, " %s%10llu%s", mark ? kRed : "", static_cast<unsigned long long>(count),
-                   mark ? kPlain : "");
+      const bool wrong = count != 0 && IsBad(static_cast<Outcome>(i));
+      bad |= wrong;
+      std::fprintf(out, "%s%*llu%s", fancy && wrong ? kRed : "", width(i),
+                   static_cast<unsigned long long>(count), fancy && wrong ? kPlain : "");
     }
+    std::fprintf(out, "\n");
+    if (!bad) continue;
     std::string reasons;
     for (const auto& [reason, count] : fault.reasons) {
       reasons += (reasons.empty() ? "" : ", ") + reason + " " + std::to_string(count);
     }
-    std::fprintf(out, "  %s\n", reasons.c_str());
+    std::fprintf(out, "  answered by %s\n", reasons.empty() ? "nothing" : reasons.c_str());
   }
 }
 

@@ -1,15 +1,16 @@
 #include "progress.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace kvfence::tools {
 
 bool ProgressLine::Due() {
   const auto now = std::chrono::steady_clock::now();
-  const auto every = fancy_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10000);
-  if (last_ == std::chrono::steady_clock::time_point{}) last_ = fancy_ ? now - every : now;
-  if (now - last_ < every) return false;
+  if (last_ == std::chrono::steady_clock::time_point{}) last_ = fancy_ ? now - every_ : now;
+  if (now - last_ < every_) return false;
   last_ = now;
+  if (!fancy_) every_ = std::min<std::chrono::milliseconds>(every_ * 2, std::chrono::minutes(10));
   return true;
 }
 

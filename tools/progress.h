@@ -1,5 +1,6 @@
-// The live line of long work: one rewritten line on a terminal, every 200 ms; elsewhere a plain
-// line every 10 s, so that a log of the run shows that it lives.
+// The live line of long work: one rewritten line on a terminal, every 200 ms; elsewhere plain lines
+// after 10 s, 20 s, 40 s ..., at last every ten minutes, so that a log of the run shows that it
+// lives.
 #pragma once
 
 #include <chrono>
@@ -9,7 +10,7 @@ namespace kvfence::tools {
 
 class ProgressLine {
  public:
-  explicit ProgressLine(bool fancy) : fancy_(fancy) {}
+  explicit ProgressLine(bool fancy) : fancy_(fancy), every_(fancy ? 200 : 10000) {}
   ~ProgressLine() { Clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -21,6 +22,7 @@ class ProgressLine {
 
  private:
   bool fancy_;
+  std::chrono::milliseconds every_;
   bool shown_ = false;
   std::chrono::steady_clock::time_point last_{};
 };

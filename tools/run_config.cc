@@ -16,7 +16,9 @@
 ABSL_FLAG(std::string, seed, "1",
           "seed of the whole run, a number or a commit id: the same seed gives the same report");
 ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: the generator");
-ABSL_FLAG(int64_t, requests, -1, "requests to serve; -1: the whole trace, or the default number");
+ABSL_FLAG(int64_t, requests, -1,
+          "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or the "
+          "default number");
 ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
 ABSL_FLAG(int64_t, duration, -1,
           "stop after this many seconds, and without --requests not before; -1: no limit");

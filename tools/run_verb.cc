@@ -2,9 +2,11 @@
 #include <absl/flags/flag.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -86,6 +88,7 @@ int Run(const std::vector<std::string>& words) {
   if (!read.ok()) return Fail("run", kExitUsage, read.status().message());
   const RunConfig config = std::move(read).value();
   if (config.backend == "cuda") return RefuseCuda();
+  const bool new_folder = !std::filesystem::exists(config.out);
   if (Status status = PrepareFolder(config.out); !status.ok()) {
     return Fail("run", kExitEnvironment, status.message());
   }
@@ -106,6 +109,8 @@ int Run(const std::vector<std::string>& words) {
   Result<CampaignReport> report = RunCampaign(config.campaign, hooks);
   line.Clear();
   if (!report.ok()) {
+    std::error_code error;
+    if (new_folder) std::filesystem::remove(config.out, error);  // unless something is in it
     const bool ours = report.status().code() == StatusCode::kResourceExhausted;
     return Fail("run", ours ? kExitEnvironment : kExitUsage, report.status().message());
   }

@@ -117,6 +117,11 @@ std::vector<std::pair<PoolId, PageId>> Ledger::Impl::WrittenPages(StepId step, R
     if (record->launched[w.row].row != row) continue;
     pages.emplace_back(PoolId(w.pool), PageId(w.page));
   }
+  // What is promised ahead of a row that had failed when it was launched never comes either.
+  for (const ledger::Unwritten& u : record->unwritten) {
+    if (record->launched[u.row].row != row || pages_.at(u.pool, u.page).tag != u.tag) continue;
+    pages.emplace_back(PoolId(u.pool), PageId(u.page));
+  }
   return pages;
 }
 

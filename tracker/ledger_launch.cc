@@ -253,7 +253,12 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
       stamp = sealed || there ? held->stamp : MakeStamp(record.rows[index].serial, at);
     }
     plan_.write_stamps.push_back(stamp);
-    if (held == nullptr || held->node == kNone || !record.clean(index)) continue;
+    if (held == nullptr || held->node == kNone) continue;
+    if (!record.clean(index)) {
+      record.unwritten.push_back(
+          {.row = index, .pool = pool, .page = held->page, .tag = held->tag});
+      continue;
+    }
     LaunchWrite(record, {.row = index,
                          .pool = pool,
                          .at = at,

@@ -12,6 +12,7 @@ void StepRecord::Clear() {
   rows.clear();
   uses.clear();
   writes.clear();
+  unwritten.clear();
   copies.clear();
   let_go.clear();
   reads.clear();

@@ -66,6 +66,14 @@ struct LetGo {
   uint32_t row = 0;
 };
 
+// A page that a row which had failed before its launch would have written.
+struct Unwritten {
+  uint32_t row = 0;
+  uint32_t pool = 0;
+  uint32_t page = 0;
+  Tag tag = 0;
+};
+
 // A copy has read what a row of the step writes.
 struct Export {
   uint32_t row = 0;
@@ -85,6 +93,7 @@ struct StepRecord {
   std::vector<RowRecord> rows;
   std::vector<PoolUse> uses;
   std::vector<SlotWrite> writes;  // grouped by row
+  std::vector<Unwritten> unwritten;
   std::vector<SlotWrite> copies;  // slots that copies carried on from `writes`: same fate
   std::vector<LetGo> let_go;
   std::vector<SameStepRead> reads;

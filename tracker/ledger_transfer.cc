@@ -186,7 +186,10 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
   } else if (theirs && event.key) {
     const uint32_t entry = index_.Find(*event.key, pool);
     if (entry == kNone || index_.at(entry).stamps.empty()) return;
-    SetExpected(slot, pool, static_cast<uint32_t>(at), index_.Expected(entry, i));
+    // Of a page that wasn't the request's when it was copied out nothing is promised: what comes
+    // back of it is nobody's, and must not be what is expected.
+    const Stamp promised = index_.Expected(entry, i);
+    if (promised != kNobodyStamp) SetExpected(slot, pool, static_cast<uint32_t>(at), promised);
     const IdentityId identity = requests_.at(slot).identity;
     if (identity != IdentityId() && index_.at(entry).identity != identity) {
       Suspect(slot, pool, static_cast<uint32_t>(at), Reason::kKeyMismatch);

@@ -68,7 +68,7 @@ def strip_calls(text, where):
             return text
         end = closing(text, match.end() - 1, "(", ")") + 1
         call, verb = text[match.start():end], match[1]
-        before, behind = text[:match.start()].rstrip(), text[end:].lstrip()
+        before, behind = without_comments(text[:match.start()]).rstrip(), text[end:].lstrip()
         if behind.startswith(";") and re.search(r"(?:[;{})]|\belse)$", before):
             new = "(void)0"
         elif verb in VALUES:

@@ -148,6 +148,69 @@ TEST_F(FaultWatchTest, ClosesWhenTheAffectedAreGoneOrNothingHappens) {
   EXPECT_FALSE(watch.open()) << "its holder is gone";
 }
 
+StepRow RowOf(uint32_t row, RequestIndex request, uint64_t before, uint64_t tokens) {
+  return {.row = Row(row), .request = request, .length_before = before, .new_tokens = tokens};
+}
+
+TEST_F(FaultWatchTest, WhoReliesOnWhatAnEndedRowWasToWriteIsAffected) {
+  stage.held[1] = {PageId(5), PageId(6)};  // 6 is to be written, and 2 reads it in the same step
+  stage.held[2] = {PageId(5), PageId(6), PageId(7)};
+  stage.held[3] = {PageId(5), PageId(9)};  // shares only what was there before
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  stage.step_rows = {RowOf(0, 2, 8, 2), RowOf(1, 1, 4, 4), RowOf(2, 3, 4, 1)};
+  watch.StepBegins(stage);
+  const std::vector<RowOutcome> rows = {Ended(2, Reason::kNotCommitted, false),
+                                        Ended(1, Reason::kTagMismatch, true)};
+  watch.OnStep({.step = StepId(0), .rows = rows});
+  EXPECT_TRUE(watch.faults()[0].Affects(2));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  watch.StepBegins(stage);
+  const RowOutcome bystander = Ended(3, Reason::kNotCommitted, false);
+  watch.OnStep({.step = StepId(0), .rows = {&bystander, 1}});
+  EXPECT_FALSE(watch.faults()[0].Affects(3));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kCollateral);
+}
+
+TEST_F(FaultWatchTest, FaultedContentIsFaultedWhereItGoes) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.Moved(stage, {.from = PageId(4), .key = KeyId(8), .number = 0});
+  watch.Moved(stage, {.to = PageId(4), .key = KeyId(8), .number = 0});
+  EXPECT_FALSE(watch.faults()[0].Affects(2)) << "what came back was sound";
+  watch.Moved(stage, {.from = PageId(3), .key = KeyId(8), .number = 1});
+  watch.Moved(stage, {.to = PageId(4), .key = KeyId(8), .number = 1});
+  EXPECT_TRUE(watch.faults()[0].Affects(2));
+  stage.held[5] = {PageId(11)};
+  watch.Moved(stage, {.from = PageId(4), .to = PageId(11)});
+  EXPECT_TRUE(watch.faults()[0].Affects(5)) << "on from there";
+}
+
+TEST_F(FaultWatchTest, ASharedTableOfAWrongRowIsFaultedForAllItsReaders) {
+  stage.held[1] = {PageId(5), PageId(6)};
+  stage.held[2] = {PageId(5), PageId(7)};
+  stage.step_rows = {RowOf(0, 1, 5, 1), RowOf(1, 2, 5, 1)};
+  stage.step_rows[0].shared = stage.step_rows[1].shared = 1;
+  stage.tables[0] = {5, 9};
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  watch.StepBegins(stage);
+  EXPECT_FALSE(watch.faults()[0].Affects(2)) << "the wrong entry isn't in the shared table";
+  stage.tables[0] = {9, 6};
+  watch.StepBegins(stage);
+  EXPECT_TRUE(watch.faults()[0].Affects(2));
+}
+
+TEST_F(FaultWatchTest, AReportIsTheLatestFaultsThatItNames) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  watch.Begin(stage, {.text = "", .pages = {PageId(4)}});
+  Violation violation;
+  violation.reason = Reason::kFreedWhileHeld;
+  violation.page = 4;
+  watch.Name(NameId(7), 1);
+  violation.req = RequestId(NameId(7), 1);
+  watch.OnViolation(violation);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kBenign);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kEarly);
+}
+
 TEST(JudgeOutcome, ACrashOutweighsAll) {
   EXPECT_EQ(JudgeOutcome({.crashed = true, .wrong_published = true}), Outcome::kCrashed);
 }

@@ -289,5 +289,23 @@ TEST(Geometry, FindsArithmeticThatWrapsAndPoolsThatOverlap) {
   EXPECT_THAT(findings.reasons, ElementsAre("geometry", "geometry"));
 }
 
+// A key that was published ahead of a row which fails is of no use, though the row's request had
+// failed before and the row was never let write.
+TEST_F(FenceTest, WhatARowThatHadFailedWasToWriteLeavesTheIndex) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {3}, 0, 16);  // another page than its own
+  ASSERT_TRUE(fence_->Publish({.key = KeyId(7), .req = r, .at = 1}).ok());
+  Confirm(1);
+  Step(2, r, {1, 2}, 16, 16);
+  Confirm(2);
+  EXPECT_FALSE(Retire(1)[0].published);
+  Result<Settlement> settled = fence_->Retire({.step = StepId(2)});
+  ASSERT_TRUE(settled.ok());
+  EXPECT_THAT(settled->unpublish, ElementsAre(KeyId(7)));
+}
+
 }  // namespace
 }  // namespace kvfence

@@ -70,11 +70,15 @@ class FaultSurface {
   virtual std::vector<RequestIndex> Running() const = 0;
   // The latest incarnation; null when the request isn't running.
   virtual RequestId IdOf(RequestIndex request) const = 0;
-  virtual std::span<const PageId> PagesOf(RequestIndex request) const = 0;  // by logical page
-  virtual uint64_t LengthOf(RequestIndex request) const = 0;                // tokens in the cache
+  // By logical page. Faults are of the first group of layers; who watches may ask for others.
+  std::span<const PageId> PagesOf(RequestIndex request) const { return PagesIn(0, request); }
+  virtual std::span<const PageId> PagesIn(size_t group, RequestIndex request) const = 0;
+  virtual size_t groups() const = 0;
+  virtual uint64_t page_size_of(size_t group) const = 0;
+  virtual uint64_t LengthOf(RequestIndex request) const = 0;  // tokens in the cache
   // Requests that map the page: those that run, then those that wait for copies; oldest first.
-  virtual std::vector<RequestIndex> HoldersOf(PageId page) const = 0;
-  virtual PageState StateOf(PageId page) const = 0;
+  virtual std::vector<RequestIndex> HoldersOf(PageId page, size_t group = 0) const = 0;
+  virtual PageState StateOf(PageId page, size_t group = 0) const = 0;
   // Where position `position` of a running request belongs: slot = page * page_size + offset.
   virtual SlotId SlotOf(RequestIndex request, uint64_t position) const = 0;
 
@@ -139,6 +143,7 @@ struct ContentMove {
   std::optional<PageId> to{};
   KeyId key{};
   uint64_t number = 0;
+  size_t group = 0;
 };
 
 // Moments. The default does nothing. A hook must not keep the surface or spans beyond its call.

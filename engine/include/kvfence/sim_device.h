@@ -33,6 +33,8 @@ class SimDevice {
   Ticket Enqueue(uint32_t stream, Op op, uint64_t not_before = 0, Ticket after = 0);
   // The last operation that was queued on the compute stream.
   Ticket LastCompute() const { return streams_[kComputeStream].enqueued; }
+  // Has all that was queued there been run?
+  bool Idle(uint32_t stream) const { return streams_[stream].queue.empty(); }
   // The clock is the engine's step number; it never goes back.
   void SetClock(uint64_t clock);
   // Runs operations until `stream` has finished the one of `ticket`. Operations of other streams
