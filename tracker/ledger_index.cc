@@ -45,10 +45,6 @@ void IndexBook::NoteRead(KeyId key, uint32_t pool, uint64_t i, KeyContent conten
   entry.read_when = ++reads_;
 }
 
-void IndexBook::ForgetReads(KeyId key) {
-  ForPools(key, [&](uint32_t slot) { slots_[slot].read.clear(); });
-}
-
 void IndexBook::Link(Page& page, uint32_t slot) {
   IndexEntry& entry = slots_[slot];
   KVF_CHECK(!entry.linked, "I-5: an entry names one page");
