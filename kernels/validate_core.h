@@ -48,7 +48,8 @@ enum class When : uint32_t { kValidate, kConfirm, kAfterStore };
 KVF_HD int64_t CsrLength(const RowPool& rp) {
   if (rp.entries.count == 0) return 0;
   const uint64_t full = (rp.entries.count - 1) * rp.entry_tokens;
-  return static_cast<int64_t>(full) + rp.table->last_page_len.Get(rp.row->row);
+  // Garbage may be as large as it likes: it wraps, and is wrong.
+  return static_cast<int64_t>(full + Word(rp.table->last_page_len.Get(rp.row->row)));
 }
 
 // Every statement about the row's length that a kernel may use must agree with the expected one.
