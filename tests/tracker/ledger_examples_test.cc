@@ -168,6 +168,14 @@ TEST(LedgerExamples, LateRemoteWriteIntoAReissuedPage) {
   EXPECT_EQ(s.Take(), Words{});
 }
 
+// What is left of R after its row of step 2 has failed.
+uint64_t GoodPrefixAfter(Scene* s, Reason reason) {
+  s->Launch(2, {{0, "R", 1}});
+  s->Found(2, {reason});
+  s->Confirm(2);
+  return s->Retire(2)[0].good_prefix;
+}
+
 // Its content still stands there, but the page isn't the request's any more.
 TEST(LedgerExamples, AFreedPageEndsTheGoodPrefix) {
   Scene s(EightPages(Frees::kExplicit));
@@ -177,10 +185,7 @@ TEST(LedgerExamples, AFreedPageEndsTheGoodPrefix) {
   s.Run(1, {{0, "R", 40}});
   s.Free({2});
   EXPECT_EQ(s.Take(), Words{"freed_while_held 2"});
-  s.Launch(2, {{0, "R", 1}});
-  s.Found(2, {Reason::kTagMismatch});
-  s.Confirm(2);
-  EXPECT_EQ(s.Retire(2)[0].good_prefix, 16u);
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kTagMismatch), 16u);
 }
 
 // Nor where the request itself took it again, through another pool of the same memory.
@@ -200,10 +205,7 @@ TEST(LedgerExamples, APageTakenAgainThroughAnotherPoolEndsTheGoodPrefix) {
   s.Alloc("R", {2}, 1, 1);
   s.WriteAs(2, 0, 16, r, 1);
   EXPECT_EQ(s.Take(), Words{});
-  s.Launch(2, {{0, "R", 1}});
-  s.Found(2, {Reason::kTagMismatch});
-  s.Confirm(2);
-  EXPECT_EQ(s.Retire(2)[0].good_prefix, 16u);
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kTagMismatch), 16u);
 }
 
 // Complete, in the right generation, but born elsewhere.
@@ -217,10 +219,7 @@ TEST(LedgerExamples, ForeignContentEndsTheGoodPrefix) {
   s.Alloc("S", {4});
   s.WriteAs(2, 0, 16, other, 0);
   EXPECT_EQ(s.Take(), Words{});
-  s.Launch(2, {{0, "R", 1}});
-  s.Found(2, {Reason::kStampMismatch});
-  s.Confirm(2);
-  EXPECT_EQ(s.Retire(2)[0].good_prefix, 16u);
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kStampMismatch), 16u);
 }
 
 TEST(LedgerExamples, PageKeptBackUntilTheRemoteWriteHasEndedIsClean) {
