@@ -2,9 +2,10 @@
 //
 // Idea: movers (`write`, `copy`) may leave slots of several births in one page. The page's one
 // stamp, which the device compares, is theirs if they agree, else kMixedStamp, which nobody
-// expects; it counts what copies have brought and not ended yet. I-96: nobody's content never
-// stands beside somebody's: there it's no content at all, so a page that is zeroed before or behind
-// its owner's tokens is the owner's, and what was only zeroed isn't there.
+// expects; it counts what copies have brought and not ended yet. I-96: beside somebody's
+// content nobody's is none, so a page that is zeroed before or behind its owner's tokens is the
+// owner's, and what was only zeroed isn't there; but zeros over tokens that somebody relies on are
+// content, and foreign.
 #include <algorithm>
 
 #include "ledger_impl.h"
@@ -40,26 +41,48 @@ void Ledger::Impl::VoidSlots(Page& page, SlotRange slots) {
   if (slots.first < slots.last) content_.Void(page, slots.first, slots.last - slots.first);
 }
 
+// One past the last slot that a request's length, an index entry or an `out` copy covers.
+uint64_t Ledger::Impl::ReliedEnd(const Page& page) const {
+  if (page.entries != kNone || page.out_pins > 0) return content_.Fill(page);
+  uint64_t end = 0;
+  for (uint32_t node = page.mappings; node != kNone; node = pages_.mapping(node).next) {
+    const ledger::Mapping& m = pages_.mapping(node);
+    const uint64_t start = uint64_t{m.at} * config_.pools[m.pool].page_size;
+    const uint64_t length = requests_.at(m.inc).length;
+    end = std::max(end, length > start ? length - start : 0);
+  }
+  return std::min<uint64_t>(end, content_.Fill(page));
+}
+
+void Ledger::Impl::LayContent(Page& page, SlotRange slots, Stamp birth, PinRef pinned) {
+  page.failed = false;
+  const uint64_t n = slots.last - slots.first;
+  if (pinned) {
+    pins_.at(pinned.pin).pages[pinned.index].runs.push_back({slots.first, n, birth});
+  } else {
+    content_.Commit(page, slots.first, n, birth);
+  }
+}
+
 bool Ledger::Impl::PutContent(uint32_t pool, uint32_t page, SlotRange slots, Stamp birth,
                               PinRef pinned) {
   Page& p = pages_.at(pool, page);
-  const SlotRange all{0, config_.pools[pool].page_size};
+  const bool nobodys = birth == kNobodyStamp;
+  std::vector<uint64_t> ruined;
+  for (uint64_t i = slots.first; nobodys && i < std::min(slots.last, ReliedEnd(p)); ++i) {
+    if (content_.Valid(p, i, i + 1)) ruined.push_back(i);
+  }
   EraseContent(p, slots);
   const Stamp rest = BirthOf(p, kNoStamp, kNoStamp);
-  const bool nobodys = birth == kNobodyStamp;
   if (rest != kNoStamp && nobodys != (rest == kNobodyStamp)) {
     // What steps leave in other pools isn't known, so there the page is nobody's as a whole.
-    if (nobodys && config_.pools[pool].kind == PoolKind::kKv) return false;
-    EraseContent(p, all);
+    if (nobodys && config_.pools[pool].kind == PoolKind::kKv) {
+      for (const uint64_t i : ruined) LayContent(p, {i, i + 1}, birth, pinned);
+      return !ruined.empty();
+    }
+    EraseContent(p, {0, config_.pools[pool].page_size});
   }
-  p.failed = false;
-  if (pinned) {
-    pins_.at(pinned.pin)
-        .pages[pinned.index]
-        .runs.push_back({slots.first, slots.last - slots.first, birth});
-  } else {
-    content_.Commit(p, slots.first, slots.last - slots.first, birth);
-  }
+  LayContent(p, slots, birth, pinned);
   return true;
 }
 

@@ -244,8 +244,11 @@ class Ledger::Impl {
   // Valid ones among the slots are void, and what lay under them is gone.
   void VoidSlots(Page& page, SlotRange slots);
   // The slots hold content of this birth now; brought by a copy, it counts at that one's end.
-  // False: it was nobody's, in a page that is somebody's otherwise, and the slots are void.
+  // False: it was nobody's, in a page that is somebody's otherwise, over nothing that anybody
+  // relies on, and the slots are void.
   bool PutContent(uint32_t pool, uint32_t page, SlotRange slots, Stamp birth, PinRef pinned);
+  uint64_t ReliedEnd(const Page& page) const;
+  void LayContent(Page& page, SlotRange slots, Stamp birth, PinRef pinned);
   // The page's stamp is what its slots are, counted or still to be. Told: to the device too.
   void Derive(uint32_t pool, uint32_t page);
   void ShowContent(uint32_t pool, uint32_t page);

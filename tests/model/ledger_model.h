@@ -189,6 +189,7 @@ class LedgerModel {
   bool Any(const Page& page) const;
   void Void(Page& page, uint64_t slot);
   void Erase(Page& page, uint64_t slot);
+  bool ReliedOn(uint32_t pool, int64_t page, uint64_t slot) const;
   // As Shown; what is of birth `taken` counts as of birth `as`.
   Stamp Births(const Page& page, Stamp taken, Stamp as) const;
   static bool MadeOwn(const Page& page, const Written& w);

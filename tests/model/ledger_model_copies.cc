@@ -20,6 +20,15 @@ void LedgerModel::Erase(Page& page, uint64_t slot) {
   page.slots[slot] = Slot{};
 }
 
+bool LedgerModel::ReliedOn(uint32_t pool, int64_t page, uint64_t slot) const {
+  if (Entries(pool, page) > 0 || OutPins(pool, page) > 0) return true;
+  for (const auto& [id, held_in, at] : Holders(pool, page)) {
+    const uint64_t position = at * config_.pools[held_in].page_size + slot;
+    if (position < requests.at(id).length) return true;
+  }
+  return false;
+}
+
 Stamp LedgerModel::Births(const Page& page, Stamp taken, Stamp as) const {
   std::set<Stamp> births;
   for (const Slot& slot : page.slots) {
@@ -246,14 +255,23 @@ void LedgerModel::On(const WriteEvent& event) {
   const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
   if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
   if (event.n == 0) return;
-  for (uint64_t i = event.first; i < event.first + event.n; ++i) Erase(p, i);
-  // Nobody's content never stands beside somebody's.
+  std::set<uint64_t> slots;
+  std::set<uint64_t> ruined;
+  for (uint64_t i = event.first; i < event.first + event.n; ++i) {
+    slots.insert(i);
+    if (p.slots[i].valid && ReliedOn(pool, page, i)) ruined.insert(i);
+  }
+  for (const uint64_t i : slots) Erase(p, i);
+  // Beside somebody's content nobody's is none, except over what somebody relies on.
   const Stamp rest = Births(p, kNoStamp, kNoStamp);
-  if (stamp == kNobodyStamp && rest != kNoStamp && rest != kNobodyStamp) return;
+  if (stamp == kNobodyStamp && rest != kNoStamp && rest != kNobodyStamp) {
+    slots = ruined;
+    if (slots.empty()) return;
+  }
   if (stamp != kNobodyStamp && rest == kNobodyStamp) {
     for (uint64_t i = 0; i < size; ++i) Erase(p, i);
   }
-  for (uint64_t i = event.first; i < event.first + event.n; ++i) {
+  for (const uint64_t i : slots) {
     if (copy != nullptr) {
       p.slots[i] = {.copy = copy->number, .brought = stamp};
     } else {

@@ -1,8 +1,8 @@
 // The ledger beside its naive model, event by event, over random sequences, illegal ones included.
 //
 // After each event findings and state must agree: lengths, expectations, tags, stamps, slots,
-// holders, index entries, pins. What the deltas say must agree with the ledger too. A failing
-// sequence is shrunk to the few events that matter.
+// holders, index entries, pins, whose each slot is (I-96). What the deltas say must agree with the
+// ledger too. A failing sequence is shrunk to the few events that matter.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
