@@ -89,7 +89,7 @@ Stamp IndexBook::Expected(uint32_t slot, uint64_t i) const {
   if (i < stamps.size()) return stamps[i];
   if (stamps.empty()) return kNobodyStamp;
   const Stamp last = stamps.back();
-  if (last == kNoStamp || last == kNobodyStamp) return last;
+  if (!StampIsReal(last)) return last;
   // Pages behind the last one that was named are the same lineage's next ones.
   return last + (i - (stamps.size() - 1));
 }

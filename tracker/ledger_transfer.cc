@@ -96,11 +96,14 @@ void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
     return;
   }
   if (inc != nullptr || event.pages.empty() || !pages_.InRange(pool, event.pages.front())) return;
-  // Out of the index: the key must name this page, in its present generation.
+  // Out of the index: the key must name this page, in its present generation; or what lies there
+  // is what the key stands for, as in a tier that was filled from the page the key once named.
+  const Stamp there = pages_.at(pool, static_cast<uint32_t>(page)).stamp;
+  const bool same = StampIsReal(there) && entry != kNone && index_.Expected(entry, 0) == there;
   const bool names = entry != kNone && index_.at(entry).linked &&
                      static_cast<int64_t>(index_.at(entry).page) == page &&
                      pages_.space_of(index_.at(entry).pool) == pages_.space_of(pool);
-  if (!names) ReportPage(Reason::kStaleIndexEntry, id, pool, page);
+  if (!names && !same) ReportPage(Reason::kStaleIndexEntry, id, pool, page);
 }
 
 void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) {

@@ -79,6 +79,8 @@ void LedgerModel::JudgePinKey(const PinEvent& event, RequestId req) {
   }
   if (event.dir == CopyDir::kOut && !req && !event.pages.empty() &&
       Exists(pool, event.pages.front()) && !named) {
+    const Stamp there = Shown(pool, first);
+    if (key != nullptr && key->stamp == there && StampIsReal(there)) return;
     Say(Reason::kStaleIndexEntry, req, pool, first);
   }
 }
