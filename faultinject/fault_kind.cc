@@ -94,7 +94,7 @@ constexpr std::array kKinds = {
               false, "a row is given the entries of another"},
     FaultKind{"stamp_flip", 'E', "async", Set({R::kStampMismatch, R::kChangedDuringStep}), true,
               "a bit of the fence's own record flips: the stamp of a page that is in use"},
-    FaultKind{"fill_lost", 'E', "async", Set({R::kNotCommitted, R::kChangedDuringStep}), true,
+    FaultKind{"fill_lost", 'E', "async", Set({R::kNotCommitted}), true,
               "the fence's own record forgets that a page in use is written"},
     FaultKind{"padded_row", 'F', "before_validate", Set({R::kPadRow}), false,
               "a padded row names a live page and writes into it", "padded_batches"},
