@@ -121,7 +121,7 @@ TEST(Resume, DoesOnlyWhatIsLeft) {
     if (fraction == 0) fraction = p.fraction;
   };
   MustRun(Config(), hooks);
-  EXPECT_GT(first, 3u);
+  EXPECT_GT(first, 2u) << "the no-fault run, and one with faults at least, were done";
   EXPECT_GT(fraction, 0.2);
 }
 
