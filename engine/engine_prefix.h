@@ -89,7 +89,7 @@ class PrefixCache {
     if (!s_.config.features.host_offload || !s_.config.features.prefix_cache) return;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       PageList& list = r->lists[g];
-      const uint64_t full = r->computed / s_.groups[g].page_size;
+      const uint64_t full = Told(*r) / s_.groups[g].page_size;
       for (list.stored = std::max(list.stored, list.first); list.stored < full; ++list.stored) {
         const KeyId key = KeyAt(r, g, list.stored);
         const std::optional<PageId> page = s_.books[g]->Lookup(key);
@@ -99,12 +99,17 @@ class PrefixCache {
   }
 
   // Full pages that settled steps wrote enter the index.
-  void Publish(RequestState* r) { PublishUpTo(r, r->computed, true); }
+  void Publish(RequestState* r) { PublishUpTo(r, Told(*r), true); }
   // Pages that the step in planning will fill enter it already, so that others hit them before they
   // are written, in this very step too.
   void PublishAhead(RequestState* r, uint64_t tokens) { PublishUpTo(r, tokens, false); }
 
  private:
+  // Tokens in the cache of which the request knows what they are: guesses that were right beyond
+  // its end were computed too, and have no key.
+  static uint64_t Told(const RequestState& r) {
+    return std::min<uint64_t>(r.computed, r.tokens.size());
+  }
   KeyId KeyAt(RequestState* r, size_t g, uint64_t at) const {
     const uint64_t size = s_.groups[g].page_size;
     // A key is of one group: what is stored under it must not depend on where it's asked for.
