@@ -75,8 +75,8 @@ class Forker {
     Replace(dies, *candidates_[s_.beam_rng.Below(candidates_.size())]);
   }
 
-  // May a request have to copy a page before it writes? Then what is launched must have been run, so
-  // that nobody writes the page between the fence's hearing of the copy and the copy.
+  // May a request have to copy a page before it writes? Then what is launched must have been run,
+  // so that nobody writes the page between the fence's hearing of the copy and the copy.
   bool MayCopy() const { return s_.config.features.parallel_sampling; }
   // Pages that must be copied before the request writes at its position `computed`.
   Demand Copies(const RequestState& r) const {

@@ -66,8 +66,8 @@ struct Reached {
   }
 };
 
-// I-110, I-111, I-112, I-113, I-114, I-115 and I-116 at once: whoever breaks one is seen by the
-// fence, the golden run or the audit.
+// I-110, I-111, I-112, I-113, I-114, I-115, I-116 and I-117 at once: whoever breaks one is seen by
+// the fence, the golden run or the audit.
 TEST(Swarm, FeaturesTogetherAreSilentAndRight) {
   Reached reached;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
