@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,27 @@
 #include "kvfence/prefix_index.h"
 
 namespace kvfence {
+
+// The tracker that the books speak to; one without state takes no room here (I-141).
+template <class TrackerT>
+class TrackerLink {
+ public:
+  explicit TrackerLink(TrackerT* to) : to_(to) {}
+  TrackerT* operator->() const { return to_; }
+
+ private:
+  TrackerT* to_;
+};
+template <class TrackerT>
+requires std::is_empty_v<TrackerT>
+class TrackerLink<TrackerT> {
+ public:
+  explicit TrackerLink(TrackerT*) {}
+  TrackerT* operator->() { return &nobody_; }
+
+ private:
+  [[no_unique_address]] TrackerT nobody_;
+};
 
 template <class TrackerT>
 class PageBooks final : public IndexListener {
@@ -198,7 +220,7 @@ class PageBooks final : public IndexListener {
 
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<PrefixIndex> index_;
-  TrackerT* tracker_;
+  [[no_unique_address]] TrackerLink<TrackerT> tracker_;
   EngineReport* report_;
   bool faults_expected_;
   std::vector<PageId> again_;

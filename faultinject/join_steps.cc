@@ -70,6 +70,10 @@ std::vector<std::string> JoinSteps(const std::vector<std::string>& lines,
     }
     Json event = Json::parse(lines[i]);
     if (goes) steps_gone.insert(StepName(event));
+    if (!event.contains("rows")) {  // padded rows alone
+      if (!goes) out.push_back(lines[i]);
+      continue;
+    }
     for (Json& row : event.at("rows")) {
       Json& before = waiting[RowName(event, row)];
       Precede(&row, std::exchange(before, Json()));

@@ -2,6 +2,7 @@
 #include "kvfence/fence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fence_impl.h"
 
@@ -21,20 +22,19 @@ Fence::Impl::Impl(const FenceConfig& config_in, std::vector<EventSink*> sinks_in
   }
 }
 
-void Fence::Impl::Begin() {
+Fence::Impl::Heard Fence::Impl::Begin() {
   ++stats.events;
   event_findings.clear();
-  for (Rank& rank : ranks) {
-    if (rank.journal->pending() < kMostPendingDeltas || !rank.launched.empty()) continue;
-    const StepId last(rank.retired == 0 ? 0 : rank.retired - 1);
-    rank.gate->Apply(rank.journal->Seal(last));
-    rank.journal->Settled(last);
-  }
+  return Heard(this);
 }
 
 void Fence::Impl::Report(const Violation& violation) {
   const bool asked = auditing && violation.reason == Reason::kConservation;
   if (!config.checks().Has(violation.reason) && !asked) return;
+  if (comparing_ranks && violation.step < 0 && violation.row < 0) {
+    compared.push_back(violation);
+    return;
+  }
   // The same finding of another rank about the same event is this finding.
   for (size_t i = 0; i < event_findings.size() && ranks.size() > 1; ++i) {
     const Violation& seen = event_findings[i];
@@ -65,8 +65,28 @@ void Fence::Impl::Report(const Violation& violation) {
   for (EventSink* sink : sinks) sink->OnViolation(violation);
 }
 
-void Fence::Impl::Note(PoolId pool, PageId page, PageVerb verb, RequestId req) {
-  history.Append({stats.events, last_step, req, pool.value(), page.value(), verb});
+void Fence::Impl::ReportCompared() {
+  const std::vector<Violation> all = std::exchange(compared, {});
+  // As each ledger does: what is wrong in the books comes before what the page holds.
+  const auto before = [](Reason a, Reason b) {
+    const bool books_a = a > Reason::kUnverified, books_b = b > Reason::kUnverified;
+    return books_a != books_b ? books_a : a < b;
+  };
+  for (const Violation& violation : all) {
+    const bool first = std::ranges::none_of(all, [&](const Violation& other) {
+      return other.rank != violation.rank && before(other.reason, violation.reason) &&
+             other.req == violation.req && other.pool == violation.pool &&
+             other.at == violation.at && other.page == violation.page;
+    });
+    if (first) Report(violation);
+  }
+}
+
+void Fence::Impl::Note(PoolId pool, std::span<const PageId> pages, PageVerb verb, RequestId req) {
+  for (const PageId page : pages) {
+    // The event that is about to begin.
+    history.Append({stats.events + 1, last_step, req, pool.value(), page.value(), verb});
+  }
 }
 
 Status Fence::Impl::CheckRank(RankId rank) const {
@@ -82,9 +102,8 @@ Result<std::unique_ptr<Fence>> Fence::Create(const FenceConfig& config,
                                              std::vector<EventSink*> sinks) {
   if (Status status = CheckConfig(config); !status.ok()) return status;
   std::unique_ptr<Fence> fence(new Fence(std::make_unique<Impl>(config, std::move(sinks))));
-  fence->impl_->Begin();
+  fence->impl_->facade = fence.get();
   for (const Violation& violation : CheckGeometry(config)) fence->impl_->Report(violation);
-  fence->impl_->stats.events = 0;
   return fence;
 }
 
@@ -95,12 +114,16 @@ IdentityId Fence::InternIdentity(std::span<const IdentityField> fields) {
 }
 const NameLookup& Fence::names() const { return impl_->names; }
 void Fence::Record(EventLogWriter* writer) { impl_->recorder = writer; }
+void Fence::LogIncidents(IncidentLog* log) {
+  impl_->incidents = log;
+  if (impl_->stats.events == 0) impl_->LogIncidents();  // what its own geometry says
+}
 
 RequestId Fence::Latest(NameId name) const { return impl_->ranks[0].ledger->Latest(name); }
 
 RequestId Fence::Admit(const AdmitEvent& event) {
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
-  impl_->Begin();
+  const Impl::Heard heard = impl_->Begin();
   RequestId admitted;
   for (size_t r = 0; r < impl_->ranks.size(); ++r) {
     if (event.rank != kAllRanks && event.rank.value() != r) continue;
@@ -110,12 +133,12 @@ RequestId Fence::Admit(const AdmitEvent& event) {
 }
 
 Status Fence::Alloc(const AllocEvent& event) {
-  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kAlloc, event.req);
+  impl_->Note(event.pool, event.pages, PageVerb::kAlloc, event.req);
   return impl_->ToLedgers(event, event.rank, &Ledger::Alloc);
 }
 
 Status Fence::Share(const ShareEvent& event) {
-  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kShare, event.req);
+  impl_->Note(event.pool, event.pages, PageVerb::kShare, event.req);
   return impl_->ToLedgers(event, event.rank, &Ledger::Share);
 }
 
@@ -124,7 +147,7 @@ Status Fence::Fork(const ForkEvent& event) {
 }
 
 Status Fence::Cow(const CowEvent& event) {
-  impl_->Note(event.pool, event.page, PageVerb::kCow, event.req);
+  impl_->Note(event.pool, {&event.page, 1}, PageVerb::kCow, event.req);
   return impl_->ToLedgers(event, event.rank, &Ledger::Cow);
 }
 
@@ -141,7 +164,7 @@ Status Fence::Release(const ReleaseEvent& event) {
 }
 
 Status Fence::Free(const FreeEvent& event) {
-  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kFree, {});
+  impl_->Note(event.pool, event.pages, PageVerb::kFree, {});
   return impl_->ToLedgers(event, event.rank, &Ledger::Free);
 }
 
@@ -154,7 +177,7 @@ Status Fence::Unpublish(const UnpublishEvent& event) {
 }
 
 Status Fence::Pin(const PinEvent& event) {
-  for (const PageId page : event.pages) impl_->Note(event.pool, page, PageVerb::kPin, event.req);
+  impl_->Note(event.pool, event.pages, PageVerb::kPin, event.req);
   return impl_->ToLedgers(event, event.rank, &Ledger::Pin);
 }
 
@@ -182,12 +205,12 @@ Status Fence::Audit(const AuditEvent& event) {
 }
 
 Status Fence::Write(const WriteEvent& event) {
-  impl_->Note(event.pool, event.page, PageVerb::kWrite, event.as.req);
+  impl_->Note(event.pool, {&event.page, 1}, PageVerb::kWrite, event.as.req);
   return impl_->ToDevices(event, event.rank, &Ledger::Write);
 }
 
 Status Fence::Read(const ReadEvent& event) {
-  impl_->Note(event.pool, event.page, PageVerb::kRead, {});
+  impl_->Note(event.pool, {&event.page, 1}, PageVerb::kRead, {});
   return impl_->ToLedgers(event, event.rank, &Ledger::Read);
 }
 
@@ -200,7 +223,7 @@ Status Fence::Rescale(const RescaleEvent& event) {
 }
 
 Status Fence::Copy(const CopyEvent& event) {
-  impl_->Note(event.to_pool, event.to, PageVerb::kCopy, {});
+  impl_->Note(event.to_pool, {&event.to, 1}, PageVerb::kCopy, {});
   return impl_->ToDevices(event, event.rank, &Ledger::Copy);
 }
 

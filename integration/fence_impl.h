@@ -16,6 +16,7 @@
 #include "kvfence/gate.h"
 #include "kvfence/history.h"
 #include "kvfence/incident.h"
+#include "kvfence/incident_log.h"
 #include "kvfence/journal.h"
 #include "kvfence/ledger.h"
 #include "kvfence/log_names.h"
@@ -36,8 +37,6 @@ class Fence::Impl {
     // Found before the step's confirm was said: reported there.
     std::vector<Violation> found_early;
   };
-  // Bookkeeping waits for the next step; where none comes it's applied in batches of this size.
-  static constexpr size_t kMostPendingDeltas = 4096;
   // A step of which at least one rank is launched and not all are retired.
   struct OpenStep {
     StepId step;
@@ -51,13 +50,17 @@ class Fence::Impl {
   template <class E>
   Status ToLedgers(const E& event, RankId rank, Status (Ledger::*verb)(const E&)) {
     if (recorder != nullptr) recorder->On(event);
-    Begin();
-    for (size_t r = 0; r < ranks.size(); ++r) {
+    const Heard heard = Begin();
+    comparing_ranks = rank == kAllRanks && ranks.size() > 1;
+    Status status;
+    for (size_t r = 0; r < ranks.size() && status.ok(); ++r) {
       if (rank != kAllRanks && rank.value() != r) continue;
-      if (Status status = (ranks[r].ledger.get()->*verb)(event); !status.ok()) return status;
-      if (ranks[r].journal->open_deltas() > kMostDeltas) ApplyEarly(ranks[r]);
+      status = (ranks[r].ledger.get()->*verb)(event);
+      if (ranks[r].journal->pending() > kMostDeltas) ApplyEarly(ranks[r]);
     }
-    return Status();
+    comparing_ranks = false;
+    ReportCompared();
+    return status;
   }
   // The same for events of movers outside the stream, which stamp device records at once.
   template <class E>
@@ -68,13 +71,29 @@ class Fence::Impl {
     return status;
   }
 
-  // Bookkeeping without steps must not pile up: a long batch goes to the gate when no pass runs.
-  static constexpr size_t kMostDeltas = size_t{1} << 16;
+  // Bookkeeping waits for the next step; where none comes it goes to the gate in batches of this
+  // size, when no pass runs.
+  static constexpr size_t kMostDeltas = 4096;
   void ApplyEarly(Rank& rank);
 
-  void Begin();  // a new event: its findings are told apart from those of the one before
+  // One event, from where it's heard to where its call ends: its findings are told apart from
+  // those of the one before, and their incident records are made when the books stand.
+  class Heard {
+   public:
+    explicit Heard(Impl* impl) : impl_(impl) {}
+    ~Heard() { impl_->LogIncidents(); }
+    Heard(const Heard&) = delete;
+    Heard& operator=(const Heard&) = delete;
+
+   private:
+    Impl* impl_;
+  };
+  [[nodiscard]] Heard Begin();
+  void LogIncidents() const;
   void Report(const Violation& violation);
-  void Note(PoolId pool, PageId page, PageVerb verb, RequestId req);
+  // Of what the ranks found at one place of an event, the first reason that applies is reported.
+  void ReportCompared();
+  void Note(PoolId pool, std::span<const PageId> pages, PageVerb verb, RequestId req);
   Status CheckRank(RankId rank) const;
   Status CheckStep(const StepEvent& event) const;
 
@@ -95,10 +114,14 @@ class Fence::Impl {
   std::vector<EventSink*> sinks;
   LogNames names;
   EventLogWriter* recorder = nullptr;
+  const Fence* facade = nullptr;
+  IncidentLog* incidents = nullptr;
   bool auditing = false;  // an audit event is being played
   std::vector<Rank> ranks;
   std::deque<OpenStep> open_steps;  // oldest first
   std::vector<Violation> event_findings;
+  bool comparing_ranks = false;          // an event for all ranks is being judged by each
+  std::vector<Violation> compared;       // what they found at its places, until all have judged
   std::vector<Violation> suspect_pages;  // content found wrong outside steps, since the last retire
   PageHistory history;
   Stats stats;

@@ -5,6 +5,13 @@
 
 namespace kvfence {
 
+void Fence::Impl::LogIncidents() const {
+  if (incidents == nullptr) return;
+  for (const Violation& violation : event_findings) {
+    incidents->Add(facade->IncidentJson(violation));
+  }
+}
+
 std::string Fence::IncidentJson(const Violation& violation) const {
   IncidentRecord record;
   record.violation = violation;

@@ -80,7 +80,7 @@ Status Fence::Step(const StepEvent& event) {
   if (Status status = impl_->CheckStep(event); !status.ok()) return status;
   Impl::Rank& rank = impl_->ranks[event.rank.value()];
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
-  impl_->Begin();
+  const Impl::Heard heard = impl_->Begin();
   impl_->ConfirmEarlierPasses(rank);
   impl_->last_step = static_cast<int64_t>(event.step.value());
   impl_->Open(event.step);
@@ -170,10 +170,11 @@ Status Fence::Confirm(const ConfirmEvent& event) {
     impl_->recorder->On(event,
                         [&](Row row) { return !RowReasons(event.step, event.rank, row).empty(); });
   }
-  impl_->Begin();
-  if (rank.gate->Confirmed(event.step)) return Status();
+  const Impl::Heard heard = impl_->Begin();
+  // Said once more (after a drafter, say), it asks once more.
+  const bool again = rank.gate->Confirmed(event.step);
   impl_->ConfirmPass(rank, event.step);
-  return rank.ledger->Confirm(event.step);
+  return again ? Status() : rank.ledger->Confirm(event.step);
 }
 
 // I-82: one row on one rank, against all others that have to do with its request: a rank without a
@@ -289,7 +290,7 @@ Result<Settlement> Fence::Retire(const RetireEvent& event) {
                            ", which isn't launched or is retired");
   }
   if (impl_->recorder != nullptr) impl_->recorder->On(event);
-  impl_->Begin();
+  const Impl::Heard heard = impl_->Begin();
   const auto asked = [&](size_t r) { return event.rank == kAllRanks || event.rank.value() == r; };
   for (size_t r = 0; r < impl_->ranks.size(); ++r) {
     if (asked(r)) impl_->ReportEarly(impl_->ranks[r], event.step);

@@ -16,7 +16,7 @@ void RunList::Put(uint32_t first, uint32_t n, uint64_t id) {
     }
     return;
   }
-  std::vector<Run> out;
+  Runs out;
   const auto add = [&out](uint32_t begin, uint32_t stop, uint64_t what) {
     if (begin >= stop || what == 0) return;
     if (!out.empty() && out.back().end() == begin && out.back().id == what) {

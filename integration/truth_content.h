@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "kvfence/types.h"
 
 namespace kvfence {
@@ -23,7 +24,10 @@ class RunList {
     uint32_t end() const { return first + n; }
   };
 
-  const std::vector<Run>& runs() const { return runs_; }
+  // Most pages are written once, in order: their one run lies here, not on the heap.
+  using Runs = absl::InlinedVector<Run, 1>;
+
+  const Runs& runs() const { return runs_; }
   bool empty() const { return runs_.empty(); }
   // Slots [first, first + n) now hold `id`; 0: nothing.
   void Put(uint32_t first, uint32_t n, uint64_t id);
@@ -50,12 +54,13 @@ class RunList {
  private:
   bool AgreesRunByRun(const RunList& other, uint32_t first, uint32_t n) const;
 
-  std::vector<Run> runs_;
+  Runs runs_;
 };
 
 struct Cell {
-  uint64_t id = 0;  // of the content that its owner writes
-  RequestId owner;  // who may fill it in place; others who write get a cell of their own
+  uint64_t id = 0;      // of the content that its owner writes
+  RequestId owner;      // who may fill it in place; others who write get a cell of their own
+  bool spared = false;  // a request that maps it was trimmed: its Mapping says where
   RunList runs;
 };
 using CellPtr = std::shared_ptr<Cell>;

@@ -42,7 +42,10 @@ CheckTruth::Rank::Request* CheckTruth::Rank::Living(RequestId req) {
 }
 
 CellPtr CheckTruth::Rank::NewCell(RequestId owner) {
-  return std::make_shared<Cell>(Cell{next_id_++, owner, {}});
+  CellPtr cell = std::make_shared<Cell>();
+  cell->id = next_id_++;
+  cell->owner = owner;
+  return cell;
 }
 
 CheckTruth::Rank::Key& CheckTruth::Rank::KeyAt(KeyId key, uint32_t pool, size_t number) {
@@ -64,13 +67,28 @@ void CheckTruth::Rank::Map(Request* req, uint32_t pool, uint64_t at, CellPtr cel
   if (at >= kMaxLogWidth) return;  // beyond any table
   std::vector<Mapping>& list = req->pools[pool];
   if (list.size() <= at) list.resize(at + 1);
-  list[at] = {std::move(cell), page};
+  list[at] = {.cell = std::move(cell), .page = page};
 }
 
 CheckTruth::Rank::Mapping* CheckTruth::Rank::At(Request* req, uint32_t pool, uint64_t at) {
   if (req == nullptr || at >= req->pools[pool].size()) return nullptr;
   Mapping* const found = &req->pools[pool][at];
   return found->cell == nullptr ? nullptr : found;
+}
+
+void CheckTruth::Rank::CutSpared(uint32_t pool, const Page& page) {
+  if (page.cell == nullptr || !page.cell->spared || page.cell.use_count() != 2) return;
+  const auto size = static_cast<uint32_t>(PoolOf(pool).page_size);
+  page.cell->spared = false;
+  for (auto& [id, req] : requests_) {
+    for (std::vector<Mapping>& list : req.pools) {
+      for (Mapping& mapping : list) {
+        if (mapping.cell != page.cell || mapping.void_from >= size) continue;
+        page.cell->runs.Put(mapping.void_from, size - mapping.void_from, 0);
+        mapping.void_from = ~0u;
+      }
+    }
+  }
 }
 
 // --- ownership -----------------------------------------------------------------------------------
@@ -111,6 +129,7 @@ void CheckTruth::Rank::On(const ShareEvent& e) {
       if (at + i >= req->pools[pool].size()) Map(req, pool, at + i, nullptr, -1);
       continue;
     }
+    CutSpared(pool, *page);
     const bool known = i < e.keys.size() && keys_.contains(e.keys[i].value());
     if (!known && page->cell == nullptr) page->cell = NewCell({});
     Map(req, pool, at + i, known ? KeyCell(e.keys[i], pool) : page->cell, number);
@@ -133,6 +152,8 @@ void CheckTruth::Rank::On(const CowEvent& e) {
   if (number == static_cast<int64_t>(PoolOf(pool).null_page)) return;
   CellPtr cell = NewCell(Resolve(e.req));
   cell->runs = old->cell->runs;
+  const auto size = static_cast<uint32_t>(PoolOf(pool).page_size);
+  if (old->void_from < size) cell->runs.Put(old->void_from, size - old->void_from, 0);
   const Page* const from = PageOf(pool, old->page);
   if (from != nullptr && from != to) to->runs = from->runs;
   to->cell = cell;
@@ -161,8 +182,13 @@ void CheckTruth::Rank::On(const TrimEvent& e) {
     for (uint64_t at = e.tokens / size; at < list.size(); ++at) {
       const CellPtr& cell = list[at].cell;
       const Page* const page = cell == nullptr ? nullptr : PageOf(pool, list[at].page);
-      if (page == nullptr || page->cell != cell || cell.use_count() != 2) continue;
+      if (page == nullptr) continue;
       const auto kept = static_cast<uint32_t>(at == e.tokens / size ? e.tokens % size : 0);
+      if (page->cell != cell || cell.use_count() != 2) {
+        cell->spared = true;
+        list[at].void_from = std::min(list[at].void_from, kept);
+        continue;
+      }
       cell->runs.Put(kept, static_cast<uint32_t>(size) - kept, 0);
     }
   }
@@ -184,10 +210,30 @@ void CheckTruth::Rank::On(const ReleaseEvent& e) {
   Request* const req = Living(e.req);
   if (req == nullptr) return;
   req->alive = false;
+  for (std::vector<Mapping>& list : req->pools) {  // remembered, but it reads no more
+    for (Mapping& mapping : list) {
+      if (mapping.cell == nullptr || !mapping.cell->spared) continue;
+      const CellPtr kept = NewCell(mapping.cell->owner);
+      kept->runs = mapping.cell->runs;
+      mapping.cell = kept;
+    }
+  }
   ended_.push_back(Resolve(e.req).word());
   if (ended_.size() > kEndedKept) {
     requests_.erase(ended_.front());
     ended_.pop_front();
+  }
+}
+
+// What a trim voided counts again where it still stands.
+void CheckTruth::Rank::On(const ReadyEvent& e) {
+  Request* const req = Living(e.req);
+  if (req == nullptr) return;
+  for (uint32_t pool = 0; pool < req->pools.size(); ++pool) {
+    std::vector<Mapping>& list = req->pools[pool];
+    for (uint64_t at = 0; at < list.size() && at * PoolOf(pool).page_size < e.tokens; ++at) {
+      list[at].void_from = ~0u;
+    }
   }
 }
 
@@ -207,6 +253,8 @@ void CheckTruth::Rank::On(const PublishEvent& e) {
   }
   const Mapping* const mapping = At(Living(e.req), e.pool.value(), e.at);
   if (mapping == nullptr) return;
+  const Page* const page = PageOf(e.pool.value(), mapping->page);
+  if (page != nullptr && page->cell == mapping->cell) CutSpared(e.pool.value(), *page);
   Publish(e.key, e.pool.value(), mapping->cell);
 }
 

@@ -31,6 +31,7 @@ class CheckTruth::Rank {
   void On(const TrimEvent& e);
   void On(const DropEvent& e);
   void On(const ReleaseEvent& e);
+  void On(const ReadyEvent& e);
   void On(const PublishEvent& e);
   void On(const UnpublishEvent& e);
   void On(const PinEvent& e);
@@ -101,10 +102,11 @@ class CheckTruth::Rank {
   struct Mapping {
     CellPtr cell;
     int64_t page = -1;
+    uint32_t void_from = ~0u;  // slots from here on were trimmed, but spared for others
   };
   struct Request {
     bool alive = true;
-    uint32_t bases = 0;  // steps whose base the next trims are to say
+    uint32_t bases = 0;                       // steps whose base the next trims are to say
     std::vector<std::vector<Mapping>> pools;  // [pool][logical page]
   };
   struct Pin {
@@ -142,6 +144,8 @@ class CheckTruth::Rank {
   CellPtr KeyCell(KeyId key, uint32_t pool, size_t number = 0);
   void Publish(KeyId key, uint32_t pool, CellPtr cell);
   void Map(Request* req, uint32_t pool, uint64_t at, CellPtr cell, int64_t page);
+  // Voids what trims spared in a page that is a request's alone by now.
+  void CutSpared(uint32_t pool, const Page& page);
   // Null: the request holds nothing there.
   Mapping* At(Request* req, uint32_t pool, uint64_t at);
 

@@ -34,6 +34,8 @@ uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool,
                                       uint32_t first, uint32_t n, int64_t number) {
   Mapping* const mapping = At(req, pool, at);
   if (mapping == nullptr) return next_id_++;
+  const Page* const written = PageOf(pool, number);
+  if (written != nullptr && written->cell == mapping->cell) CutSpared(pool, *written);
   CellPtr cell = mapping->cell;
   if (cell->owner != id) {
     const Mapping* const owners = At(cell->owner ? Living(cell->owner) : nullptr, pool, at);
@@ -46,6 +48,7 @@ uint64_t CheckTruth::Rank::OwnContent(Request* req, RequestId id, uint32_t pool,
     if (page != nullptr && page->cell == cell) page->cell = own;
     mapping->cell = cell = std::move(own);
   }
+  mapping->void_from = ~0u;  // what stands there from now on is new
   cell->runs.Put(first, n, cell->id);
   return cell->id;
 }
@@ -56,7 +59,8 @@ uint64_t CheckTruth::Rank::Birth(Request* req, const TruthRow& row, const TruthR
                                  uint64_t token, int64_t page, uint32_t offset, uint32_t n) {
   const uint32_t pool = part.pool.value();
   const PoolConfig& c = PoolOf(pool);
-  if (req == nullptr || token >= row.new_tokens) return next_id_++;  // padding, drafts, surplus
+  // Padding, drafts and surplus are nobody's; other pools don't count in tokens.
+  if (req == nullptr || (c.kind == PoolKind::kKv && token >= row.new_tokens)) return next_id_++;
   const RequestId id = Resolve(row.req);
   if (c.kind != PoolKind::kKv) {
     for (uint64_t at = 0; at < req->pools[pool].size(); ++at) {
@@ -224,7 +228,7 @@ bool CheckTruth::Rank::ReadWhole(Launch* launch, Request* req, const TruthRow& r
     const uint64_t index = c.slot_entries ? at * c.page_size : at;
     int64_t page = index < part.table.size() ? part.table[index] : NullEntry(c, index);
     if (c.slot_entries) page = page < 0 ? -1 : page / static_cast<int64_t>(c.page_size);
-    const std::vector<RunList::Run> runs = mapping->cell->runs.runs();
+    const RunList::Runs runs = mapping->cell->runs.runs();
     for (const RunList::Run& run : runs) {
       good &= Keep(launch, req, row, {pool, at, run.first, run.n, page, false});
     }
@@ -347,9 +351,9 @@ void CheckTruth::Rank::Void(Launch* launch, LaunchedRow* row) {
 void CheckTruth::Rank::Confirm(StepId step, std::span<const TruthRow> changed,
                                const std::function<bool(Row)>& fails) {
   Launch* const launch = Find(step);
-  if (launch == nullptr || launch->confirmed) return;
+  if (launch == nullptr) return;
   for (LaunchedRow& row : launch->rows) {
-    for (size_t i = row.reads_begin; i < row.reads_end; ++i) {
+    for (size_t i = row.reads_begin; i < row.reads_end && !launch->confirmed; ++i) {
       const Read& read = launch->reads[i];
       if (read.late && !row.failed && !Judge(Find(row.req), read)) row.wrong = true;
     }

@@ -144,8 +144,8 @@ KVF_HD Entry EntryAt(const RowPool& rp, uint64_t j) {
 
 // The raw entry that decodes to the null page, for entry j of a row.
 KVF_HD int64_t NullEntry(const RowPool& rp, uint64_t j) {
-  const int64_t divisor = rp.table->divisor > 0 ? rp.table->divisor : 1;
-  return static_cast<int64_t>(rp.pool->null_page * rp.per_page + j % rp.per_page) * divisor;
+  const auto divisor = static_cast<uint64_t>(rp.table->divisor > 0 ? rp.table->divisor : 1);
+  return static_cast<int64_t>((rp.pool->null_page * rp.per_page + j % rp.per_page) * divisor);
 }
 
 KVF_HD bool UnderPrefix(const RowPool& rp, uint64_t k) { return k < rp.prefix_count; }

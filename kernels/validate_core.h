@@ -48,7 +48,8 @@ enum class When : uint32_t { kValidate, kConfirm, kAfterStore };
 KVF_HD int64_t CsrLength(const RowPool& rp) {
   if (rp.entries.count == 0) return 0;
   const uint64_t full = (rp.entries.count - 1) * rp.entry_tokens;
-  return static_cast<int64_t>(full) + rp.table->last_page_len.Get(rp.row->row);
+  // Garbage may be as large as it likes: it wraps, and is wrong.
+  return static_cast<int64_t>(full + Word(rp.table->last_page_len.Get(rp.row->row)));
 }
 
 // Every statement about the row's length that a kernel may use must agree with the expected one.
@@ -217,7 +218,10 @@ KVF_HD void JudgeSealed(Place& place, const RowPool& rp, int64_t slot) {
   const bool shared = (record.fill_flags & kPageShared) != 0;
   const bool sealed = (record.fill_flags & kPageSealed) != 0;
   if (shared) place.Add(Reason::kWriteShared, page, 0, Word(slot));
-  if (sealed && off < FillOf(record)) place.Add(Reason::kWriteShared, page, 0, Word(slot));
+  // Free-form pools keep no fill: there the flag is set only where the page holds something.
+  if (sealed && (rp.free_form || off < FillOf(record))) {
+    place.Add(Reason::kWriteShared, page, 0, Word(slot));
+  }
 }
 
 // Slot i of the row, which isn't a skip.
@@ -227,6 +231,9 @@ KVF_HD void JudgeWrite(Place& place, const RowPool& rp, uint64_t i, int64_t slot
   if (!SlotInPool(rp, slot)) place.Add(Reason::kPageOutOfRange, page, Word(own), Word(slot));
   if (i >= rp.may_write) place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
   if (slot != own) place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
+  if (HeldElsewhere(rp, rp.before + i)) {
+    place.Add(Reason::kWriteTarget, page, Word(-1), Word(slot));
+  }
   if (page == int64_t{rp.pool->null_page}) {  // which is nobody's own
     place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
   }
@@ -255,7 +262,8 @@ KVF_HD void JudgeWrites(Place& place, const RowPool& rp, uint64_t k) {
 
 // Entries that only the consumer's reach touches: null, or the row's own page there.
 KVF_HD void JudgeTail(Place& place, const RowPool& rp, const Expectation& want, uint64_t k) {
-  for (uint64_t j = k * rp.per_page; j < (k + 1) * rp.per_page; ++j) {
+  const uint64_t end = Min((k + 1) * rp.per_page, rp.entries.count);
+  for (uint64_t j = k * rp.per_page; j < end; ++j) {
     const Entry entry = EntryAt(rp, j);
     if (entry.absent || entry.page == int64_t{rp.pool->null_page}) continue;
     const bool own =

@@ -19,12 +19,17 @@
 #include "interrupt.h"
 #include "kvfence/backend.h"
 #include "kvfence/check_log.h"
+#include "kvfence/incident_log.h"
 #include "log_words.h"
 #include "shared_flags.h"
 
 ABSL_FLAG(bool, follow, false,
           "go on reading while the log is being written, and tell findings as they come; Ctrl-C "
           "ends it with the summary");
+
+ABSL_FLAG(std::string, incidents, "",
+          "append an incident record of each finding to this file (JSON lines): whose page it was, "
+          "who holds it, what happened to it last");
 
 namespace kvfence::tools {
 namespace {
@@ -192,6 +197,15 @@ int RunCheck(const std::vector<std::string>& words) {
   if (follow && words.size() > 1) {
     return Fail("check", kExitUsage, "--follow takes one LOG, got " + std::to_string(words.size()));
   }
+  std::unique_ptr<IncidentLog> incidents;
+  if (const std::string path = absl::GetFlag(FLAGS_incidents); !path.empty()) {
+    // Room for many: a log is played faster than disks write.
+    Result<std::unique_ptr<IncidentLog>> opened =
+        IncidentLog::Open({.path = path, .waiting = size_t{1} << 16});
+    if (!opened.ok()) return Fail("check", kExitEnvironment, opened.status().message());
+    incidents = std::move(opened).value();
+    options.incidents = incidents.get();
+  }
   std::vector<Judged> judged;
   int code = kExitClean;
   for (const std::string& name : words) {
@@ -201,6 +215,13 @@ int RunCheck(const std::vector<std::string>& words) {
     code = std::max(code, judged.back().code);
   }
   if (json) PrintJson(judged, code);
+  if (incidents != nullptr) {
+    incidents->Flush();
+    if (incidents->lost() > 0) {
+      return Fail("check", kExitEnvironment,
+                  std::to_string(incidents->lost()) + " incident records could not be written");
+    }
+  }
   return code;
 }
 
@@ -219,8 +240,9 @@ const Verb& CheckVerb() {
       "  kvfence check engine.kvlog\n"
       "  kvfence check --level=audit one.kvlog two.kvlog\n"
       "  kvfence check --json bug.kvlog | jq .violations\n"
+      "  kvfence check --incidents=incidents.jsonl engine.kvlog\n"
       "  kvfence check --follow engine.kvlog\n",
-      {"level", "follow", "backend", "json"},
+      {"level", "follow", "incidents", "backend", "json"},
       RunCheck};
   return kVerb;
 }

@@ -51,5 +51,6 @@ const Verb& CheckVerb();
 const Verb& ShrinkVerb();
 const Verb& BugsVerb();
 const Verb& FaultsVerb();
+const Verb& PlanVerb();
 
 }  // namespace kvfence::tools

@@ -44,7 +44,9 @@ std::string Words(const LoggedViolation& logged, const std::vector<std::string>&
   AddPool(&text, pools, v.pool);
   Add(&text, "row", v.row);
   Add(&text, "step", v.step);
-  if (v.expected != v.found) {
+  if (v.reason == Reason::kRowEpoch) {  // its numbers are handles
+    text += v.found == 0 ? ": the row is bound to nobody" : ": the row is bound to another request";
+  } else if (v.expected != v.found) {
     text += ": expected " + std::to_string(v.expected) + ", found " + std::to_string(v.found);
   }
   return text;

@@ -10,8 +10,8 @@ namespace kvfence::tools {
 namespace {
 
 const std::vector<const Verb*>& Verbs() {
-  static const std::vector<const Verb*> kVerbs = {&RunVerb(), &CheckVerb(), &ShrinkVerb(),
-                                                  &BugsVerb(), &FaultsVerb()};
+  static const std::vector<const Verb*> kVerbs = {&RunVerb(),  &CheckVerb(),  &ShrinkVerb(),
+                                                  &BugsVerb(), &FaultsVerb(), &PlanVerb()};
   return kVerbs;
 }
 
@@ -29,9 +29,10 @@ std::string Overview() {
       "  kvfence run                              the main job, about a minute\n"
       "  kvfence run --seed=7 --requests=300 --json\n"
       "  kvfence check engine.kvlog               play a log that an engine recorded\n"
-      "  kvfence shrink engine.kvlog -o s.kvlog   the smallest log with the same finding\n"
+      "  kvfence shrink engine.kvlog -o s.kvlog   a log without all it does not need\n"
       "  kvfence bugs                             what it says to real bugs\n"
       "  kvfence faults                           what can be injected\n"
+      "  kvfence plan                             how many tokens of KV cache fit\n"
       "\nEvery verb takes --json. NO_COLOR is honoured.\n" +
       std::string(kExitCodes);
   return text;

@@ -17,9 +17,7 @@ ABSL_FLAG(int64_t, duration, -1, "stop after this many seconds; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
           "all, none, or kinds (kvfence faults lists them), comma-separated");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
-ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
-ABSL_FLAG(int64_t, rows, -1, "largest batch; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");
 ABSL_FLAG(std::string, out, "kvfence-out", "folder for report.html, report.json and findings");
@@ -38,16 +36,6 @@ constexpr int64_t kMaxSlots = int64_t{1} << 28;
 constexpr int64_t kMaxRequests = int64_t{1} << 24;  // all are made before the first is served
 constexpr int64_t kMaxCount = int64_t{1} << 48;
 
-Status ReadSize(const char* name, int64_t value, int64_t least, int64_t most, uint64_t* out) {
-  if (value == -1) return Status();
-  if (value < least || value > most) {
-    return Status::Invalid("--" + std::string(name) + " must be " + std::to_string(least) + ".." +
-                           std::to_string(most) + ", got " + std::to_string(value));
-  }
-  *out = static_cast<uint64_t>(value);
-  return Status();
-}
-
 Status ReadSizes(CampaignConfig* config) {
   struct Size {
     const char* name;
@@ -63,7 +51,7 @@ Status ReadSizes(CampaignConfig* config) {
       {"rows", absl::GetFlag(FLAGS_rows), 1, kMaxRows, &config->rows},
   }};
   for (const Size& size : sizes) {
-    Status status = ReadSize(size.name, size.value, size.least, size.most, size.out);
+    Status status = ReadOptional(size.name, size.value, size.least, size.most, size.out);
     if (!status.ok()) return status;
   }
   if (config->pages * config->page_size > static_cast<uint64_t>(kMaxSlots)) {

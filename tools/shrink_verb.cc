@@ -120,7 +120,7 @@ const Verb& ShrinkVerb() {
   static const Verb kVerb = {
       "shrink",
       "LOG",
-      "makes the smallest log that still shows the same finding",
+      "makes a log without all that its finding does not need",
       "Leaves out requests, steps, lines, rows, keys and numbers as long as the finding is "
       "reported\n"
       "and nothing else is that the log didn't report. The result ends where the finding is\n"

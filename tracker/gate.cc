@@ -313,13 +313,17 @@ void Gate::FailRow(StepId step, uint32_t row_task, uint32_t reasons) {
 
 const Gate::Pass& Gate::Confirm(StepId step) {
   InFlight* pass = Find(step);
-  KVF_CHECK(pass != nullptr && !pass->confirmed, "I-9 a pass is confirmed once");
-  if (pass->stored) {
+  KVF_CHECK(pass != nullptr, "I-9 only a pass in flight can be confirmed");
+  if (pass->confirmed && pass->confirmed_at != next_sequence_) {
+    // The books have gone on: it's too late to ask once more.
+  } else if (pass->stored) {
     AskAgain(*pass);
   } else {
-    ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch());
+    const ConfirmPart part = pass->confirmed ? ConfirmPart::kRecheckOnly : ConfirmPart::kBoth;
+    ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch(), part);
   }
   pass->confirmed = true;
+  pass->confirmed_at = next_sequence_;
   Collect(*pass);
   return pass->pass;
 }

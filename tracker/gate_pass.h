@@ -14,7 +14,8 @@ namespace kvfence {
 struct Gate::InFlight {
   Pass pass;
   bool confirmed = false;
-  bool stored = false;  // asked once and stored, since a later step was launched
+  uint64_t confirmed_at = 0;  // the next batch then
+  bool stored = false;        // asked once and stored, since a later step was launched
   std::vector<RowTask> rows;
   std::vector<PoolTask> pool_tasks;
   std::vector<uint32_t> chunks;

@@ -120,6 +120,7 @@ void Ledger::Impl::Issue(uint32_t pool, uint32_t page) {
   p.owner = pool;
   p.suspect = false;
   p.flags = 0;
+  p.ran = false;
   content_.Wipe(p);
   ++changes_;
   Tell(pool, page, kApplyTag | kApplyFlags | kApplyContent);
@@ -132,6 +133,7 @@ void Ledger::Impl::GiveBack(uint32_t pool, uint32_t page) {
   --live_pages_;
   p.tag = TagAfterReturn(p.tag);
   p.flags = 0;
+  p.ran = false;
   content_.Wipe(p);
   ++changes_;
   Tell(pool, page, kApplyTag | kApplyFlags | kApplyContent);
@@ -213,11 +215,15 @@ void Ledger::Impl::Resize(uint32_t slot, uint32_t pool, uint64_t count) {
 
 void Ledger::Impl::UpdateFlags(uint32_t pool, uint32_t page) {
   Page& p = pages_.at(pool, page);
+  if (Alone(p) && HasSpared(p)) thinned_.emplace_back(pool, page);
   uint16_t flags = 0;
   // Where rows may read what another row writes in the same step, mapping a page that is yet to be
   // written is legal, so Launch judges writes to shared pages itself.
   if (!config_.same_step_reads && pages_.Shared(p)) flags |= kPageShared;
-  if (p.entries != kNone || p.out_pins > 0) flags |= kPageSealed;
+  // What steps write in pools that don't count in tokens is known to the device only; a page that
+  // was published before its first step is still to be written.
+  const bool holds = config_.pools[pool].kind == PoolKind::kKv || p.ran || p.stamp != kNoStamp;
+  if (holds && (p.entries != kNone || p.out_pins > 0)) flags |= kPageSealed;
   if (flags == p.flags) return;
   p.flags = flags;
   Tell(pool, page, kApplyFlags);

@@ -91,6 +91,7 @@ class Ledger::Impl {
 
   // A new event begins: places report once per event.
   void BeginEvent() {
+    if (!thinned_.empty()) CutSpared();
     ++now_;
     reported_.clear();
   }
@@ -173,8 +174,11 @@ class Ledger::Impl {
   // May the slots of the page be relied on? `reader` is who would.
   bool Reliable(uint32_t pool, const Page& page, uint32_t reader, SlotRange slots) const;
   void ShareOne(const ShareEvent& event, uint32_t slot, size_t i, uint64_t at);
+  bool Alone(const Page& p) const;
   void CutContent(uint32_t slot);
   void CutPage(uint32_t slot, uint32_t pool, uint32_t at);
+  bool HasSpared(const Page& p) const;
+  void CutSpared();
 
   // --- pins and copies ---------------------------------------------------------------------------
 
@@ -258,6 +262,7 @@ class Ledger::Impl {
   // A row fails: its writes are void, and so are its same-step readers.
   void FailRow(StepRecord& record, uint32_t row, CheckSet reasons);
   void VoidWrite(const StepRecord& record, const ledger::SlotWrite& write);
+  void NoteStateWrites(const StepRecord& record, const ledger::RowRecord& row);
   bool WrittenLater(const StepRecord& record, const ledger::SlotWrite& write, uint32_t slot) const;
   bool WrittenSince(const ledger::SlotWrite& write) const;
   void FailReaders(StepRecord& record, uint32_t row);
@@ -318,6 +323,7 @@ class Ledger::Impl {
 
   uint64_t now_ = 0;  // number of the event
   std::vector<PageId> kept_;
+  std::vector<std::pair<uint32_t, uint32_t>> thinned_;  // pool and page: to be cut
   std::vector<std::pair<uint32_t, int64_t>> reported_;
   using SumKey = std::pair<Stamp, uint32_t>;  // of a birth, in a pool
   absl::flat_hash_map<SumKey, Sum> sums_;

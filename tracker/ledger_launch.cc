@@ -218,7 +218,9 @@ void Ledger::Impl::LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, S
     task.covered = task.expected;
   }
   const uint64_t per_page = std::max<uint64_t>(1, buffers.table.entries_per_page);
-  const uint32_t reach = PagesOf(plan.reach.value_or(0), per_page);
+  // Beyond the row's entries there is nothing to look at.
+  const uint64_t width = c.width != 0 ? c.width : config_.width;
+  const uint32_t reach = PagesOf(std::min(plan.reach.value_or(0), width), per_page);
   const uint32_t used = std::max(task.covered, task.write_first + task.write_pages);
   task.end_page = std::max(used, reach);
   plan_.work += task.end_page - task.first_page;

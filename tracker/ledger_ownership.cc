@@ -72,6 +72,7 @@ Status Ledger::Impl::Fork(const ForkEvent& event) {
       if (at >= held.size() || held[at].page == kNoPage) continue;
       Take(to, pool, at, held[at].page, held[at].tag, held[at].stamp);
       if (held[at].suspect != 0) Suspect(to, pool, at, static_cast<Reason>(held[at].suspect - 1));
+      requests_.at(to).lists[pool][at].void_from = held[at].void_from;
     }
     Resize(to, pool, held.size());
   }
@@ -108,6 +109,7 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
   const uint32_t source = old->page;
   const Stamp stamp = old->stamp;
   const uint32_t suspect = source == page ? 0 : old->suspect;  // the copy is no better
+  const uint32_t void_from = old->void_from;
   if (source == page) {  // onto itself: a page issued while it was held, and what it held is gone
     LetGo(slot, pool, at);
     Issue(pool, page);
@@ -123,6 +125,8 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
   }
   Take(slot, pool, at, page, pages_.at(pool, page).tag, stamp);
   if (suspect != 0) Suspect(slot, pool, at, static_cast<Reason>(suspect - 1));
+  requests_.at(slot).lists[pool][at].void_from = void_from;
+  if (void_from != kNone) CutPage(slot, pool, at);
   return {};
 }
 

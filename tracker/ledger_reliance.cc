@@ -161,6 +161,8 @@ Status Ledger::Impl::Ready(const ReadyEvent& event) {
         c.window != 0 && event.tokens + 1 > c.window ? event.tokens + 1 - c.window : 0;
     const uint64_t pages =
         std::min<uint64_t>((event.tokens + c.page_size - 1) / c.page_size, inc.lists[pool].size());
+    // What a trim voided counts again where it still stands.
+    for (uint64_t at = 0; at < pages; ++at) inc.lists[pool][at].void_from = kNone;
     for (uint64_t at = begin / c.page_size; at < pages; ++at) {
       const Held* held = HeldAt(inc, pool, at);
       if (held == nullptr) continue;  // a hole: whoever reads it will find it null
@@ -214,16 +216,46 @@ void Ledger::Impl::CutContent(uint32_t slot) {
   }
 }
 
+// Does nobody but one request rely on what the page holds?
+bool Ledger::Impl::Alone(const Page& p) const {
+  return p.entries == kNone && p.out_pins == 0 && p.mappings != kNone && !pages_.Shared(p);
+}
+
+bool Ledger::Impl::HasSpared(const Page& p) const {
+  for (uint32_t node = p.mappings; node != kNone; node = pages_.mapping(node).next) {
+    const ledger::Mapping& m = pages_.mapping(node);
+    if (requests_.at(m.inc).lists[m.pool][m.at].void_from != kNone) return true;
+  }
+  return false;
+}
+
+// What a trim spared for others goes with the last of them. Between events: within one, a page may
+// be let go and taken again.
+void Ledger::Impl::CutSpared() {
+  for (const auto& [pool, page] : thinned_) {
+    const Page& p = pages_.at(pool, page);
+    if (!Alone(p)) continue;
+    for (uint32_t node = p.mappings; node != kNone; node = pages_.mapping(node).next) {
+      const ledger::Mapping m = pages_.mapping(node);
+      if (requests_.at(m.inc).lists[m.pool][m.at].void_from == kNone) continue;
+      CutPage(m.inc, m.pool, m.at);
+    }
+  }
+  thinned_.clear();
+}
+
 // What lies beyond the request's length in a page that is its alone isn't content any more.
 void Ledger::Impl::CutPage(uint32_t slot, uint32_t pool, uint32_t at) {
-  const Incarnation& inc = requests_.at(slot);
+  Incarnation& inc = requests_.at(slot);
   const uint64_t page_size = config_.pools[pool].page_size;
-  const Held& held = inc.lists[pool][at];
+  Held& held = inc.lists[pool][at];
   if (held.node == kNone) return;
   Page& p = pages_.at(pool, held.page);
-  if (p.entries != kNone || p.out_pins > 0 || pages_.Shared(p)) return;
-  const uint64_t first = inc.length > at * page_size ? inc.length - at * page_size : 0;
-  if (first >= content_.Fill(p)) return;
+  const uint64_t beyond = inc.length > at * page_size ? inc.length - at * page_size : 0;
+  const uint64_t first = std::min<uint64_t>(beyond, held.void_from);
+  const bool content = first < content_.Fill(p), alone = Alone(p);
+  held.void_from = content && !alone ? static_cast<uint32_t>(first) : kNone;
+  if (!content || !alone) return;
   content_.Void(p, first, page_size - first);
   // Launched rows wrote less of it than they thought.
   for (const auto& record : steps_.records()) {

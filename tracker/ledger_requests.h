@@ -26,6 +26,7 @@ struct Held {
   Tag tag = 0;
   uint32_t node = kNone;
   uint32_t suspect = 0;  // 1 + Reason for which its content may not be read (deployments only)
+  uint32_t void_from = kNone;  // slots from here on were trimmed, but spared: others may read them
   Stamp stamp = kNoStamp;
 };
 

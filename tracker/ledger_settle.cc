@@ -79,7 +79,23 @@ Status Ledger::Impl::Confirm(StepId step) {
   StepRecord* record = steps_.Find(step.value());
   if (record == nullptr) return NotLaunched(step);
   record->confirmed = true;
+  for (uint32_t i = 0; i < record->rows.size(); ++i) {
+    if (record->clean(i)) NoteStateWrites(*record, record->rows[i]);
+  }
   return {};
+}
+
+void Ledger::Impl::NoteStateWrites(const StepRecord& record, const ledger::RowRecord& row) {
+  if (row.inc == kNone || requests_.at(row.inc).serial != row.serial) return;
+  for (uint32_t u = row.uses_begin; u < row.uses_end; ++u) {
+    const uint32_t pool = record.uses[u].pool;
+    if (config_.pools[pool].kind == PoolKind::kKv) continue;
+    for (const Held& held : requests_.at(row.inc).lists[pool]) {
+      if (held.node == kNone || pages_.at(pool, held.page).ran) continue;
+      pages_.at(pool, held.page).ran = true;
+      UpdateFlags(pool, held.page);
+    }
+  }
 }
 
 void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
@@ -290,9 +306,9 @@ uint64_t Ledger::Impl::GoodPrefix(const StepRecord& record, uint32_t index) cons
     const auto& list = requests_.at(row.inc).lists[pool];
     uint64_t at = 0;
     for (; at < list.size() && (at + 1) * c.page_size <= good; ++at) {
-      const Page* p = list[at].node == kNone ? nullptr : &pages_.at(pool, list[at].page);
-      if (p == nullptr || p->tag != list[at].tag || p->stamp != list[at].stamp) break;
-      if (!content_.Valid(*p, 0, c.page_size)) break;
+      if (list[at].node == kNone) break;  // not held in the generation that was taken (I-5)
+      const Page& p = pages_.at(pool, list[at].page);
+      if (p.stamp != list[at].stamp || !content_.Valid(p, 0, c.page_size)) break;
     }
     good = std::min(good, at * c.page_size);
   }

@@ -260,12 +260,12 @@ void Ledger::Impl::LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok,
   Page& p = pages_.at(pool, part.page);
   const bool present = TagLive(p.tag) && p.tag == part.tag;
   if (dir == CopyDir::kOut) {
+    if (p.tag != part.tag || p.version != part.version) {
+      ReportPage(Reason::kCopyRaced, req, pool, part.page, -1, part.tag, p.tag);
+    }
     if (present && p.out_pins > 0) {
       --p.out_pins;
       UpdateFlags(pool, part.page);
-    }
-    if (p.tag != part.tag || p.version != part.version) {
-      ReportPage(Reason::kCopyRaced, req, pool, part.page, -1, part.tag, p.tag);
     }
     return;
   }

@@ -44,7 +44,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   }
   const auto page = static_cast<uint32_t>(event.page.value());
   Page& p = pages_.at(pool, page);
-  const PinRef pinned = event.xfer == NameId() ? PinRef() : PinOf(event.xfer, pool, page);
+  PinRef pinned = event.xfer == NameId() ? PinRef() : PinOf(event.xfer, pool, page);
+  if (pinned && pins_.at(pinned.pin).dir == CopyDir::kOut) pinned = {};  // it may only read
   const uint32_t number = pinned ? pins_.at(pinned.pin).pages[pinned.index].number : 0;
   const std::optional<ledger::KeyContent> origin = OriginOf(event.as, pool, number);
   if (!origin) return {};
@@ -186,6 +187,13 @@ Status Ledger::Impl::Rescale(const RescaleEvent& event) {
   const uint32_t pool = event.pool.value();
   ++scale_epochs_[pool];
   if (deltas_ != nullptr) deltas_->ScaleEpoch(event.pool, scale_epochs_[pool]);
+  // Where pages have marks of their own, those of older content become nobody's. It's rare.
+  for (uint32_t page = 0; config_.pools[pool].scales && page < config_.pools[pool].pages; ++page) {
+    Page& p = pages_.at(pool, page);
+    if (!TagLive(p.tag) || p.scale != static_cast<uint16_t>(p.tag)) continue;
+    p.scale = static_cast<uint16_t>(~p.tag);
+    TellContent(pool, page);
+  }
   return {};
 }
 

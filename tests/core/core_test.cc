@@ -1,6 +1,7 @@
 // The words of core: tags (I-1, I-2), stamps (I-3), levels as sets (I-4), generator (I-20).
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <set>
 #include <string>
 
@@ -63,6 +64,26 @@ TEST(Level, EachHoldsAllOfTheOneBefore) {
   EXPECT_TRUE((kFullChecks - kAuditChecks).empty());
   EXPECT_EQ(kAuditChecks.size(), kReasonCount);
   EXPECT_TRUE(ChecksOf(Level::kOff).empty());
+}
+
+CheckSet Named(std::initializer_list<std::string_view> names) {
+  CheckSet set;
+  for (const std::string_view name : names) set = set + *ReasonFromName(name);
+  return set;
+}
+
+// docs/checks says at which level each speaks first; this is that list, in words of its own.
+TEST(Level, HoldsWhatTheDesignGivesIt) {
+  const CheckSet map = Named({"page_out_of_range", "page_mismatch", "tag_mismatch", "write_target",
+                              "write_shared", "length_mismatch", "row_tail", "row_epoch", "pad_row",
+                              "table_epoch", "changed_during_step", "unverified", "geometry"});
+  const CheckSet full = map + Named({"stamp_mismatch", "scale_mismatch", "not_committed",
+                                     "stale_index_entry", "key_mismatch", "freed_while_held",
+                                     "double_free", "issued_while_held", "in_flight", "copy_raced",
+                                     "content_mismatch", "rank_divergence", "identity_reused"});
+  EXPECT_EQ(ChecksOf(Level::kMap), map);
+  EXPECT_EQ(ChecksOf(Level::kFull), full);
+  EXPECT_EQ(ChecksOf(Level::kAudit), full + Named({"conservation"}));
 }
 
 TEST(Rng, IsTheSameEverywhere) {

@@ -244,10 +244,15 @@ std::string RandomLog(uint64_t seed) {
         break;
       default: {
         const std::string step = std::to_string(i + 1);
-        log += head + R"("step","step":)" + step + R"(,"rows":[{"row":)" + number(2) +
-               R"(,"req":)" + req() + R"(,"new":1,"table":[)" + number(12) + "," + number(12) +
-               R"(],"len":)" + number(8) + R"(,"write":[)" + number(48) + "]}]}\n" + head +
-               R"("confirm","step":)" + step + "}\n" + head + R"("retire","step":)" + step + "}\n";
+        const std::string rows = R"(,"rows":[{"row":)" + number(2) + R"(,"req":)" + req() +
+                                 R"(,"new":1,"table":[)" + number(12) + "," + number(12) +
+                                 R"(],"len":)" + number(8) + R"(,"write":[)" + number(48) + "]}]";
+        const std::string pads =
+            R"(,"pads":[{"row":2,"table":[0,)" + number(2) + R"(],"len":0,"write":[]}])";
+        const uint64_t which = rng.Below(4);  // pads alone, both, or rows alone
+        log += head + R"("step","step":)" + step + (which == 0 ? "" : rows) +
+               (which < 2 ? pads : "") + "}\n" + head + R"("confirm","step":)" + step + "}\n" +
+               head + R"("retire","step":)" + step + "}\n";
       }
     }
   }

@@ -204,7 +204,8 @@ class World {
   }
   std::string Slots() {
     std::vector<int64_t> slots;
-    for (unsigned n = in_.Below(5); n > 0; --n) slots.push_back(Small(37) - 1);
+    for (unsigned n = in_.Below(5); n > 0; --n)
+      slots.push_back(std::max(Small(37), INT64_MIN + 1) - 1);
     return Numbers(slots);
   }
   // Tables and writes for one or more pools.

@@ -571,6 +571,8 @@ TEST(GeometryLog, SaysWhatCannotBeAddressedRightly) {
   Ok(log(R"(,"page_bytes":2097152,"index_bits":31)", ""));
   Ok(log(R"(,"page_bytes":2097153,"index_bits":31)", "") + Lines{geometry});
   Ok(log(R"(,"page_bytes":2097153,"index_bits":32)", ""));
+  Ok(log(R"(,"base":18446744073709486079,"page_bytes":64)", ""));
+  Ok(log(R"(,"base":18446744073709486080,"page_bytes":64)", "") + Lines{geometry});  // wraps
   Ok(log(R"(,"base":0,"page_bytes":64)", R"(,"base":65536,"page_bytes":64)"));
   Ok(log(R"(,"base":0,"page_bytes":65)", R"(,"base":65536,"page_bytes":64)") + Lines{geometry});
   const std::string same = R"(,"space":"s","page_bytes":64)";

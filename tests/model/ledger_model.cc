@@ -20,6 +20,7 @@ std::string LedgerModel::Text(const Violation& v) {
 }
 
 void LedgerModel::Begin() {
+  Tidy();
   ++now_;
   findings.clear();
   said_.clear();
@@ -164,6 +165,7 @@ void LedgerModel::LetGo(RequestId req, uint32_t pool, uint64_t at) {
 }
 
 void LedgerModel::Put(RequestId req, uint32_t pool, uint64_t at, Entry entry) {
+  spared_.erase({req, pool, at});
   requests.at(req).lists[pool][at] = entry;
 }
 
@@ -281,7 +283,10 @@ void LedgerModel::On(const ForkEvent& event) {
     list.resize(std::max(list.size(), source.size()));
     for (uint64_t at = 0; at < requests.at(*to).lists[pool].size(); ++at) {
       LetGo(*to, pool, at);
-      if (at < source.size()) Put(*to, pool, at, source[at]);
+      if (at >= source.size()) continue;
+      Put(*to, pool, at, source[at]);
+      const auto spared = spared_.find({*from, pool, at});
+      if (spared != spared_.end()) spared_[{*to, pool, at}] = spared->second;
     }
     requests.at(*to).lists[pool].resize(source.size());
   }
@@ -309,6 +314,8 @@ void LedgerModel::On(const CowEvent& event) {
     return;
   }
   const Entry old = list[event.at];
+  const auto spared = spared_.find({*req, pool, event.at});
+  const uint64_t void_from = spared == spared_.end() ? ~uint64_t{0} : spared->second;
   const int64_t page = event.page.value();
   if (old.page == page) {
     LetGo(*req, pool, event.at);
@@ -319,6 +326,10 @@ void LedgerModel::On(const CowEvent& event) {
     LetGo(*req, pool, event.at);
   }
   Put(*req, pool, event.at, {page, pages[pool][page].tag, old.stamp});
+  if (void_from != ~uint64_t{0}) {
+    spared_[{*req, pool, event.at}] = void_from;
+    CutPage(*req, pool, event.at);
+  }
 }
 
 void LedgerModel::On(const DropEvent& event) {
@@ -470,6 +481,10 @@ void LedgerModel::On(const ReadyEvent& event) {
       }
     }
   }
+  std::erase_if(spared_, [&](const auto& spared) {
+    const auto& [id, pool, at] = spared.first;
+    return id == *req && at * config_.pools[pool].page_size < event.tokens;
+  });
   request.length = std::max(request.length, event.tokens);
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -165,6 +166,8 @@ class LedgerModel {
 
  private:
   void Begin();
+  // What trims spared for others goes with the last of them; between events.
+  void Tidy();
   void Say(Reason reason, RequestId req, uint32_t pool, int64_t page, int64_t at = -1);
   std::optional<RequestId> Alive(RequestId req, bool say = true);
   RequestId Named(RequestId req) const;
@@ -180,6 +183,7 @@ class LedgerModel {
   bool Any(const Page& page) const;
   void Void(Page& page, uint64_t slot);
   void Cut(RequestId req);
+  void CutPage(RequestId req, uint32_t pool, uint64_t at);
   void Unpublish(Key& key);
   void CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool, int64_t to);
   void JudgePinKey(const PinEvent& event, RequestId req);
@@ -198,6 +202,8 @@ class LedgerModel {
   FenceConfig config_;
   uint64_t now_ = 0;
   uint64_t serials_ = 0;
+  // Slots from here on were trimmed, but spared, at a request's logical page of a pool.
+  std::map<std::tuple<RequestId, uint32_t, uint64_t>, uint64_t> spared_;
   bool holes_ = false;
   uint64_t last_step_ = 0;  // 1 + newest launched
   std::set<std::pair<uint32_t, int64_t>> said_;

@@ -186,6 +186,7 @@ void LedgerModel::On(const WriteEvent& event) {
   Page& p = pages[pool][page];
   Pinned* part = nullptr;
   const Copying* copy = event.xfer == NameId() ? nullptr : CopyOf(event.xfer, pool, page, &part);
+  if (copy != nullptr && copy->dir == CopyDir::kOut) copy = nullptr;  // it may only read
   Stamp stamp = kNobodyStamp;
   if (event.as.req) {
     if (requests.count(as) == 0 && ended.count(as) == 0) {

@@ -37,28 +37,49 @@ void LedgerModel::On(const TrimEvent& event) {
 }
 
 void LedgerModel::Cut(RequestId req) {
-  const Request& request = requests.at(req);
   for (uint32_t pool = 0; pool < pages.size(); ++pool) {
-    const uint64_t size = config_.pools[pool].page_size;
-    for (uint64_t at = 0; at < request.lists[pool].size(); ++at) {
-      const Entry& e = request.lists[pool][at];
-      if (e.page < 0 || e.tag != pages[pool][e.page].tag || !TagLive(e.tag)) continue;
-      if (Requests(pool, e.page).size() > 1 || Entries(pool, e.page) > 0) continue;
-      if (OutPins(pool, e.page) > 0) continue;
-      Page& p = pages[pool][e.page];
-      uint64_t end = 0;
-      for (uint64_t i = 0; i < size; ++i) end = p.slots[i].valid ? i + 1 : end;
-      const uint64_t cut = request.length > at * size ? request.length - at * size : 0;
-      if (cut >= end) continue;
-      for (uint64_t i = cut; i < size; ++i) Void(p, i);
-      for (LaunchedStep& step : steps) {
-        for (LaunchedRow& row : step.rows) {
-          for (Written& w : row.written) {
-            if (w.pool != pool || w.page != e.page || w.tag != p.tag) continue;
-            std::erase_if(w.slots, [&](uint64_t s) { return s >= cut; });
-          }
-        }
+    for (uint64_t at = 0; at < requests.at(req).lists[pool].size(); ++at) CutPage(req, pool, at);
+  }
+}
+
+void LedgerModel::CutPage(RequestId req, uint32_t pool, uint64_t at) {
+  const Request& request = requests.at(req);
+  const Entry& e = request.lists[pool][at];
+  const auto spared = spared_.find({req, pool, at});
+  const uint64_t void_from = spared == spared_.end() ? ~uint64_t{0} : spared->second;
+  spared_.erase({req, pool, at});
+  if (e.page < 0 || e.tag != pages[pool][e.page].tag || !TagLive(e.tag)) return;
+  Page& p = pages[pool][e.page];
+  const uint64_t size = config_.pools[pool].page_size;
+  uint64_t end = 0;
+  for (uint64_t i = 0; i < size; ++i) end = p.slots[i].valid ? i + 1 : end;
+  const uint64_t cut =
+      std::min(void_from, request.length > at * size ? request.length - at * size : 0);
+  if (cut >= end) return;
+  if (Requests(pool, e.page).size() > 1 || Entries(pool, e.page) > 0 || OutPins(pool, e.page) > 0) {
+    spared_[{req, pool, at}] = cut;
+    return;
+  }
+  for (uint64_t i = cut; i < size; ++i) Void(p, i);
+  for (LaunchedStep& step : steps) {
+    for (LaunchedRow& row : step.rows) {
+      for (Written& w : row.written) {
+        if (w.pool != pool || w.page != e.page || w.tag != p.tag) continue;
+        std::erase_if(w.slots, [&](uint64_t s) { return s >= cut; });
       }
+    }
+  }
+}
+
+void LedgerModel::Tidy() {
+  const auto spared = spared_;
+  for (const auto& [place, from] : spared) {
+    const auto& [req, pool, at] = place;
+    const bool there = requests.count(req) != 0 && at < requests.at(req).lists[pool].size();
+    if (there) {
+      CutPage(req, pool, at);
+    } else {
+      spared_.erase({req, pool, at});
     }
   }
 }

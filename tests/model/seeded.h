@@ -1,5 +1,6 @@
 // Runs a RapidCheck property with a fixed seed, so that a test means the same on every run (I-20).
 //
+// KVFENCE_CASES=10000 in the environment makes the long run: of each property, so many cases.
 // RC_PARAMS in the environment may still steer it: what it names (seed, max_success, noshrink ...)
 // holds instead, and with `reproduce` exactly that case is run.
 #pragma once
@@ -22,6 +23,12 @@ inline bool Steered(const char* parameter) {
          std::string(text).find(std::string(parameter) + "=") != std::string::npos;
 }
 
+// How many cases to try: KVFENCE_CASES in the environment, or else what's usual.
+inline int Cases(int usual) {
+  const char* text = std::getenv("KVFENCE_CASES");
+  return text == nullptr ? usual : std::atoi(text);
+}
+
 // Fails the current test with RapidCheck's report if the property is falsified, or gave up.
 template <class Testable>
 void CheckSeeded(const std::string& name, uint64_t seed, int runs, Testable&& property) {
@@ -30,7 +37,7 @@ void CheckSeeded(const std::string& name, uint64_t seed, int runs, Testable&& pr
   metadata.description = name;
   rc::detail::TestParams params = rc::detail::configuration().testParams;
   if (!Steered("seed")) params.seed = seed;
-  if (!Steered("max_success")) params.maxSuccess = runs;
+  if (!Steered("max_success")) params.maxSuccess = Cases(runs);
   const auto result =
       Steered("reproduce")
           ? rc::detail::checkTestable(std::forward<Testable>(property), metadata)

@@ -297,7 +297,8 @@ class PoolJudge {
     const PageRecord& record = s_.pool->records[slot / static_cast<int64_t>(s_.ps)];
     if (record.fill_flags & kPageShared) Hit(k, Reason::kWriteShared);
     const uint64_t off = static_cast<uint64_t>(slot) % s_.ps;
-    if ((record.fill_flags & kPageSealed) && off < (record.fill_flags & kFillMask)) {
+    const bool holds = s_.pool->free_form || off < (record.fill_flags & kFillMask);
+    if ((record.fill_flags & kPageSealed) && holds) {
       Hit(k, Reason::kWriteShared);
     }
   }

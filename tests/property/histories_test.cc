@@ -2,12 +2,11 @@
 //
 // Histories come from the naive engine, whose commands RapidCheck draws and shrinks. A history that
 // breaks a property is written to a .kvlog, whose path the failure names; what is written last is
-// the smallest. KVFENCE_CASES=10000 in the environment makes the long run.
+// the smallest.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,14 +24,9 @@
 namespace kvfence::testing {
 namespace {
 
-int Cases(int usual) {
-  const char* text = std::getenv("KVFENCE_CASES");
-  return text == nullptr ? usual : std::atoi(text);
-}
-
-#define KVF_PROPERTY(name, cases)                                                   \
-  void name();                                                                      \
-  TEST(Histories, name) { CheckSeeded("Histories." #name, 7, Cases(cases), name); } \
+#define KVF_PROPERTY(name, cases)                                            \
+  void name();                                                               \
+  TEST(Histories, name) { CheckSeeded("Histories." #name, 7, cases, name); } \
   void name()
 
 // --- generators ----------------------------------------------------------------------------------

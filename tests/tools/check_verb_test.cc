@@ -60,6 +60,24 @@ TEST(CheckVerb, FindingsAreToldByFileAndLine) {
   EXPECT_THAT(ran.out, HasSubstr("1 violations (1 unexpected)"));
 }
 
+TEST(CheckVerb, IncidentRecordsTellWhatHappenedToThePage) {
+  const Scratch scratch;
+  const std::string log = scratch.Write("a.kvlog", kFreed), file = scratch.Path("i.jsonl");
+  const Ran ran = RunTool({"check", "--incidents=" + file, log});
+  EXPECT_EQ(ran.code, kExitFinding);
+  const json record = json::parse(ReadAll(file));  // one line
+  EXPECT_EQ(record.at("reason"), "freed_while_held");
+  EXPECT_EQ(record.at("req"), "R");
+  EXPECT_EQ(record.at("page"), 1);
+  EXPECT_EQ(record.at("history").front().at("verb"), "alloc");
+  EXPECT_EQ(record.at("history").back().at("verb"), "free");
+  EXPECT_EQ(RunTool({"check", log}).out, ran.out);  // I-16
+  const Ran absent = RunTool({"check", "--incidents=" + scratch.Path("no/i.jsonl"), log});
+  EXPECT_EQ(absent.code, kExitEnvironment);
+  EXPECT_THAT(absent.err, HasSubstr("no/i.jsonl"));
+  EXPECT_EQ(RunTool({"check", "--incidents=/dev/full", log}).code, kExitEnvironment);
+}
+
 TEST(CheckVerb, ExpectationsThatAreMetMakeItOk) {
   const Scratch scratch;
   const std::string log = scratch.Write("a.kvlog", kFreed + kExpectFreed + kExpectClean);

@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-std::vector<const Verb*> AllVerbs() { return {&RunVerb(), &CheckVerb(), &FaultsVerb()}; }
+std::vector<const Verb*> AllVerbs() {
+  return {&RunVerb(), &CheckVerb(), &FaultsVerb(), &PlanVerb()};
+}
 
 // One line that begins as all messages of a verb do.
 void ExpectUsage(const Ran& ran, const std::string& verb, const std::string& says) {

@@ -29,7 +29,7 @@ Pipe OpenPipe() {
   return {ends[0], ends[1]};
 }
 
-// A pseudo terminal; `write` is the side that the program has.
+// A pseudo terminal; `write` is the side that the program has. Ask HasTerminals() first.
 Pipe OpenTerminal() {
   const int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_GE(ours, 0);
@@ -56,6 +56,14 @@ int InputFile(const std::string& text) {
 }
 
 }  // namespace
+
+bool HasTerminals() {
+  const int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (ours < 0) return false;
+  const bool works = grantpt(ours) == 0 && unlockpt(ours) == 0;
+  close(ours);
+  return works;
+}
 
 Process::Process(const std::vector<std::string>& argv, const Options& options) {
   const Pipe out = OpenPipe();

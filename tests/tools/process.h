@@ -18,6 +18,10 @@ struct Ran {
   std::string out, err;
 };
 
+// Can this machine make pseudo terminals? A bare chroot can't.
+bool HasTerminals();
+inline constexpr std::string_view kNoTerminals = "this machine makes no pseudo terminals (devpts)";
+
 class Process {
  public:
   struct Options {

@@ -155,6 +155,7 @@ TEST(RunVerb, BrokenTracesAreRefusedByFileAndLine) {
 }
 
 TEST(RunVerb, CtrlCLeavesAPartialReportThatSaysSo) {
+  if (!HasTerminals()) GTEST_SKIP() << kNoTerminals;
   for (const int signal : {SIGINT, SIGTERM}) {
     const Scratch scratch;
     Process run(ToolArgs(Endless(scratch.Path("out"), {"--json"})), {.terminal = true});
@@ -172,6 +173,7 @@ TEST(RunVerb, CtrlCLeavesAPartialReportThatSaysSo) {
 }
 
 TEST(RunVerb, BeingKilledHarmsNoReportThatStands) {
+  if (!HasTerminals()) GTEST_SKIP() << kNoTerminals;
   const Scratch scratch;
   const Ran first = RunTool(Small(scratch.Path("out"), {"--json"}));
   ASSERT_EQ(first.code, kExitClean) << first.err;
@@ -185,6 +187,7 @@ TEST(RunVerb, BeingKilledHarmsNoReportThatStands) {
 }
 
 TEST(RunVerb, ColoursOnlyOnATerminalThatWantsThem) {
+  if (!HasTerminals()) GTEST_SKIP() << kNoTerminals;
   const Scratch scratch;
   const std::vector<std::string> args = Small(scratch.Path("out"), {"--json"});
   const auto err = [&](const Process::Options& options) { return RunTool(args, options).err; };
@@ -236,6 +239,7 @@ class Socket {
 };
 
 TEST(RunVerb, ServesMetricsThatPromtoolAccepts) {
+  if (!HasTerminals()) GTEST_SKIP() << kNoTerminals;
   const Scratch scratch;
   Process run(ToolArgs(Endless(scratch.Path("out"), {"--metrics_port=0"})), {.terminal = true});
   ASSERT_TRUE(run.SaysOnError("/metrics\n")) << run.err();

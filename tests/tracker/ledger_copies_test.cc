@@ -82,6 +82,35 @@ TEST(LedgerCopies, AReadOfMoreThanWasWrittenIsNotCommitted) {
   EXPECT_EQ(s.Take(), Words{"not_committed 2"});
   s.ReadBy(2, "nobody's");
   EXPECT_EQ(s.Take(), Words{"in_flight 2"});
+  s.WriteAs(2, 0, 2, Scene::R("A"), 1);  // two of the four tokens that are relied on
+  s.Take();
+  s.ReadBy(2, "out");
+  EXPECT_EQ(s.Take(), Words{"not_committed 2"});
+}
+
+TEST(LedgerCopies, WhatIsLoadedUnderAKeyHasItsIdentity) {
+  Scene s;
+  s.Admit("A", 7);
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 16}});
+  s.Publish("K", "A", 0);
+  const auto pin = [&](const std::string& req, int64_t page) {
+    s.Alloc(req, {page});
+    PinEvent in;
+    in.id = Scene::N("to " + req);
+    const auto pages = Scene::P({page});
+    in.pages = pages;
+    in.req = Scene::R(req);
+    in.at = 0;
+    in.key = Scene::K("K");
+    ASSERT_TRUE(s.ledger.Pin(in).ok());
+  };
+  s.Admit("same", 7);
+  pin("same", 2);
+  EXPECT_EQ(s.Take(), Words{});
+  s.Admit("other", 8);
+  pin("other", 3);
+  EXPECT_EQ(s.Take(), Words{"key_mismatch 3"});
 }
 
 TEST(LedgerCopies, ALeaseEndsAfterThatManySteps) {

@@ -168,6 +168,14 @@ TEST(LedgerExamples, LateRemoteWriteIntoAReissuedPage) {
   EXPECT_EQ(s.Take(), Words{});
 }
 
+// What is left of R after its row of step 2 has failed.
+uint64_t GoodPrefixAfter(Scene* s, Reason reason) {
+  s->Launch(2, {{0, "R", 1}});
+  s->Found(2, {reason});
+  s->Confirm(2);
+  return s->Retire(2)[0].good_prefix;
+}
+
 // Its content still stands there, but the page isn't the request's any more.
 TEST(LedgerExamples, AFreedPageEndsTheGoodPrefix) {
   Scene s(EightPages(Frees::kExplicit));
@@ -177,10 +185,41 @@ TEST(LedgerExamples, AFreedPageEndsTheGoodPrefix) {
   s.Run(1, {{0, "R", 40}});
   s.Free({2});
   EXPECT_EQ(s.Take(), Words{"freed_while_held 2"});
-  s.Launch(2, {{0, "R", 1}});
-  s.Found(2, {Reason::kTagMismatch});
-  s.Confirm(2);
-  EXPECT_EQ(s.Retire(2)[0].good_prefix, 16u);
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kTagMismatch), 16u);
+}
+
+// Nor where the request itself took it again, through another pool of the same memory.
+TEST(LedgerExamples, APageTakenAgainThroughAnotherPoolEndsTheGoodPrefix) {
+  FenceConfig config = EightPages(Frees::kExplicit);
+  config.pools[0].space = "s";
+  config.pools.push_back(
+      {.name = "other", .pages = 8, .page_size = config.pools[0].page_size, .space = "s"});
+  Scene s(config);
+  const RequestId r = s.Admit("R");
+  s.Alloc("R", {1, 2});
+  s.Alloc("R", {3, 4}, 0, 1);
+  s.Bind(0, "R");
+  s.Run(1, {{0, "R", 32}});
+  s.Free({2});
+  EXPECT_EQ(s.Take(), Words{"freed_while_held 2"});
+  s.Alloc("R", {2}, 1, 1);
+  s.WriteAs(2, 0, 16, r, 1);
+  EXPECT_EQ(s.Take(), Words{});
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kTagMismatch), 16u);
+}
+
+// Complete, in the right generation, but born elsewhere.
+TEST(LedgerExamples, ForeignContentEndsTheGoodPrefix) {
+  Scene s(EightPages(Frees::kExplicit));
+  s.Admit("R");
+  s.Alloc("R", {1, 2, 3});
+  s.Bind(0, "R");
+  s.Run(1, {{0, "R", 40}});
+  const RequestId other = s.Admit("S");
+  s.Alloc("S", {4});
+  s.WriteAs(2, 0, 16, other, 0);
+  EXPECT_EQ(s.Take(), Words{});
+  EXPECT_EQ(GoodPrefixAfter(&s, Reason::kStampMismatch), 16u);
 }
 
 TEST(LedgerExamples, PageKeptBackUntilTheRemoteWriteHasEndedIsClean) {

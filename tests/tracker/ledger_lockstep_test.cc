@@ -4,7 +4,7 @@
 // holders, index entries, pins. What the deltas say must agree with the ledger too. A failing
 // sequence is shrunk to the few events that matter.
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
+#include <rapidcheck.h>
 
 #include <array>
 #include <map>
@@ -15,6 +15,7 @@
 #include "kvfence/rng.h"
 #include "ledger_scene.h"
 #include "tests/model/ledger_model.h"
+#include "tests/model/seeded.h"
 
 namespace kvfence::testing {
 namespace {
@@ -511,10 +512,18 @@ TEST(LedgerLockstep, LongRunsReachEveryHostReason) {
   }
 }
 
-RC_GTEST_PROP(LedgerLockstep, ExplicitRetired, ()) { Check(Frees::kExplicit, Reuse::kRetired); }
-RC_GTEST_PROP(LedgerLockstep, ExplicitStream, ()) { Check(Frees::kExplicit, Reuse::kStream); }
-RC_GTEST_PROP(LedgerLockstep, ImplicitRetired, ()) { Check(Frees::kImplicit, Reuse::kRetired); }
-RC_GTEST_PROP(LedgerLockstep, ImplicitStream, ()) { Check(Frees::kImplicit, Reuse::kStream); }
+TEST(LedgerLockstep, ExplicitRetired) {
+  CheckSeeded("explicit, retired", 201, 100, [] { Check(Frees::kExplicit, Reuse::kRetired); });
+}
+TEST(LedgerLockstep, ExplicitStream) {
+  CheckSeeded("explicit, stream", 202, 100, [] { Check(Frees::kExplicit, Reuse::kStream); });
+}
+TEST(LedgerLockstep, ImplicitRetired) {
+  CheckSeeded("implicit, retired", 203, 100, [] { Check(Frees::kImplicit, Reuse::kRetired); });
+}
+TEST(LedgerLockstep, ImplicitStream) {
+  CheckSeeded("implicit, stream", 204, 100, [] { Check(Frees::kImplicit, Reuse::kStream); });
+}
 
 }  // namespace
 }  // namespace kvfence::testing

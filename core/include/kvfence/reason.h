@@ -144,7 +144,7 @@ constexpr std::optional<Level> LevelFromName(std::string_view name) {
 }
 
 // Reasons that speak of the content of a page, not of who maps it: the page is suspect for all its
-// holders (DESIGN: blast radius). All others end only the row.
+// holders (docs/ARCHITECTURE.md). All others end only the row.
 inline constexpr CheckSet kContentReasons =
     CheckSet(Reason::kStampMismatch) + Reason::kScaleMismatch + Reason::kContentMismatch;
 

@@ -49,7 +49,7 @@ using KeyId = StrongInt<struct KeyIdName, uint64_t>;
 using IdentityId = StrongInt<struct IdentityIdName, uint32_t>;
 
 // An engine's request id (interned) and which use of that id this is. Incarnation 0 means "the
-// latest"; real ones count from 1. Fits one 64-bit word: the handle of the C ABI.
+// latest"; real ones count from 1. Fits one 64-bit word: a handle for other languages.
 class RequestId {
  public:
   constexpr RequestId() = default;

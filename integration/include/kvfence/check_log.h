@@ -40,7 +40,8 @@ struct CheckOptions {
   std::function<void(uint64_t line, const Violation&, std::string_view req)> on_violation{};
   // Called for each wrong read that is published, after the violations that its line reported.
   std::function<void(const WrongRead&)> on_wrong_read{};
-  std::vector<EventSink*> sinks{};  // further sinks of the fence
+  std::vector<EventSink*> sinks{};   // further sinks of the fence
+  IncidentLog* incidents = nullptr;  // gets the incident record of each violation
 };
 
 // A violation with what can only be known while the log is played.

@@ -27,6 +27,7 @@
 namespace kvfence {
 
 class EventLogWriter;
+class IncidentLog;
 
 class Fence {
  public:
@@ -80,6 +81,11 @@ class Fence {
   // kernels would have read them; null: no more. `writer` must outlive the fence or the next
   // Record. For the CPU backend: step tables are read through their pointers.
   void Record(EventLogWriter* writer);
+
+  // From now on the incident record of each finding goes to `log`, at the end of the call that made
+  // it; what a header's geometry found, at once. Null: no more. `log` must outlive the fence or the
+  // next LogIncidents. No decision depends on it.
+  void LogIncidents(IncidentLog* log);
 
   // The verdict reasons of a launched row of a step, as known now (CPU backend: right after Step).
   CheckSet RowReasons(StepId step, RankId rank, Row row) const;

@@ -55,6 +55,7 @@ class Gate : public Journal::Immediate {
   void Sanitise(StepId step, std::span<const uint32_t> row_tasks);
   // Rows that failed on the host since validate: confirm stores nothing for them.
   void FailRow(StepId step, uint32_t row_task, uint32_t reasons);
+  // Once more asks once more, until the next batch is applied.
   const Pass& Confirm(StepId step);
   // A later step is about to be launched. In stream order a pass's own stores come before that, so
   // passes that aren't confirmed yet are asked and stored now; what only their confirm can tell

@@ -70,7 +70,6 @@ class Journal : public DeltaSink {
   };
   void SetImmediate(Immediate* now) { immediate_ = now; }
 
-  size_t open_deltas() const { return open_->deltas.size(); }
   // Closes the open batch for `step`. Valid until Settled(step) or a later one was called.
   const JournalBatch& Seal(StepId step);
   // As Seal, but the batch is the ledger's whole state, which makes a lost gate whole again; what
@@ -81,7 +80,7 @@ class Journal : public DeltaSink {
   void Settled(StepId step);
 
   uint64_t sequence() const { return sequence_; }
-  size_t pending() const { return open_->deltas.size(); }  // of the open batch
+  size_t pending() const { return open_->deltas.size(); }  // deltas of the open batch
   size_t staging_buffers() const { return in_flight_.size() + free_.size() + 1; }
 
  private:

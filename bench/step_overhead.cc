@@ -1,0 +1,399 @@
+// What the fence adds to a decode step whose attention really reads an FP8 cache: off, map and
+// full.
+//
+// Idea: 64 rows of 8,192 tokens decode side by side. Each round runs one step of each arm, in an
+// order drawn from the seed, with the same arrays and the same attention (the kernels' own,
+// `layers` times per step, as an engine calls it once per layer); so drift of the machine meets all
+// arms alike, and differences are taken within a round. Reported: medians, and 95 % intervals by
+// resampling rounds. The fence's calls are timed by themselves too; what validate took of them is
+// the device's work where there is one, the rest is the host's (confirm counts as the host's here).
+// One thread. Start it on a quiet machine: step_overhead --help has the flags.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvfence/attention.h"
+#include "kvfence/check.h"
+#include "kvfence/fence.h"
+#include "kvfence/rng.h"
+
+namespace kvfence {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  uint64_t rows = 64, context = 8192, rounds = 40, layers = 8, kv_heads = 1, group = 8;
+  uint64_t head_dim = 128, seed = 1;
+  std::vector<uint64_t> page_sizes = {1, 16, 64};
+  bool json = false;
+};
+
+constexpr std::array<Level, 3> kArms = {Level::kOff, Level::kMap, Level::kFull};
+
+double Microseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+// Validate's own time, as the fence's statistics tell it.
+class ValidateTime : public EventSink {
+ public:
+  void OnViolation(const Violation&) override { ++violations; }
+  void OnStep(const StepStats& stats) override { nanoseconds += stats.validate_ns; }
+
+  uint64_t violations = 0, nanoseconds = 0;
+};
+
+// The cache that all arms read, and the pages of each row in the order of its tokens.
+struct Cache {
+  Cache(const Options& options, uint64_t page_size)
+      : size(page_size), width((options.context + options.rounds + 2) / page_size + 1) {
+    Rng rng(options.seed);
+    pages = options.rows * width + 1;
+    std::vector<int32_t> order(pages - 1);
+    std::iota(order.begin(), order.end(), 1);
+    for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[rng.Below(i + 1)]);
+    table = std::move(order);
+    const uint64_t values = pages * size * options.kv_heads * options.head_dim;
+    for (std::vector<uint8_t>* codes : {&k, &v}) {
+      codes->resize(values);
+      for (uint8_t& code : *codes) code = static_cast<uint8_t>(rng.Next() & 0xB7);  // small numbers
+    }
+  }
+  int32_t Page(uint64_t row, uint64_t at) const { return table[row * width + at]; }
+
+  uint64_t size, width, pages = 0;
+  std::vector<int32_t> table;
+  std::vector<uint8_t> k, v;
+};
+
+// One arm: an engine's arrays and bookkeeping, with a fence or without.
+class Arm {
+ public:
+  Arm(const Options& options, const Cache* cache, Level level)
+      : options_(options), cache_(*cache), length_(options.context) {
+    entries_.resize(options.rows * cache_.width);
+    starts_.resize(options.rows + 1);
+    lengths_.resize(options.rows);
+    q_.assign(options.rows * options.kv_heads * options.group * options.head_dim, 0.125f);
+    o_.resize(q_.size());
+    if (level != Level::kOff) StartFence(level);
+    Prefill();
+  }
+
+  // One decode step; microseconds of all of it, of the fence's calls, and of validate in them.
+  struct Times {
+    double step = 0, fence = 0, validate = 0;
+  };
+  Times Step() {
+    const uint64_t validated = sink_.nanoseconds;
+    const Clock::time_point start = Clock::now();
+    Clock::duration fenced{};
+    const auto call = [&](auto f) {
+      if (!fence_) return;
+      const Clock::time_point before = Clock::now();
+      f();
+      fenced += Clock::now() - before;
+    };
+    call([&] { TakePages(length_ + 1); });
+    Upload(1);
+    call([&] { Launch(1); });
+    Attend();
+    call([&] { Settle(); });
+    ++length_;
+    return {Microseconds(Clock::now() - start), Microseconds(fenced),
+            static_cast<double>(sink_.nanoseconds - validated) / 1000};
+  }
+  uint64_t violations() const { return sink_.violations; }
+
+ private:
+  void StartFence(Level level) {
+    FenceConfig config;
+    config.pools = {PoolConfig{.name = "full", .pages = cache_.pages, .page_size = cache_.size}};
+    config.rows = options_.rows;
+    config.width = cache_.width;
+    config.level = level;
+    fence_ = Fence::Create(config, {&sink_}).value();
+    for (uint64_t row = 0; row < options_.rows; ++row) {
+      requests_.push_back(fence_->Admit({.name = fence_->Intern("r" + std::to_string(row))}));
+      Must(fence_->BindRow({.row = Row(static_cast<uint32_t>(row)), .req = requests_[row]}));
+    }
+    plans_.resize(options_.rows);
+  }
+
+  static void Must(const Status& status) { KVF_CHECK(status.ok(), status.message().c_str()); }
+
+  void Prefill() {
+    if (fence_) TakePages(length_);
+    const uint64_t tokens = std::exchange(length_, 0);
+    Upload(tokens);
+    if (fence_) {
+      Launch(tokens);
+      Settle();
+    }
+    length_ = tokens;
+  }
+
+  // The fence hears of the pages up to `tokens`.
+  void TakePages(uint64_t tokens) {
+    const uint64_t want = (tokens + cache_.size - 1) / cache_.size;
+    for (uint64_t row = 0; row < options_.rows && taken_ < want; ++row) {
+      fresh_.clear();
+      for (uint64_t at = taken_; at < want; ++at) fresh_.push_back(PageId(cache_.Page(row, at)));
+      Must(fence_->Alloc({.req = requests_[row], .pages = fresh_}));
+    }
+    taken_ = want;
+  }
+
+  // Table, lengths and write slots of a step with `n` new tokens in each row.
+  void Upload(uint64_t n) {
+    const uint64_t covered = (length_ + n + cache_.size - 1) / cache_.size;
+    slots_.clear();
+    for (uint64_t row = 0; row < options_.rows; ++row) {
+      for (uint64_t at = uploaded_; at < covered; ++at) {
+        entries_[row * cache_.width + at] = cache_.Page(row, at);
+      }
+      lengths_[row] = static_cast<int32_t>(length_ + n);
+      for (uint64_t p = length_; p < length_ + n; ++p) {
+        slots_.push_back(int64_t{cache_.Page(row, p / cache_.size)} *
+                             static_cast<int64_t>(cache_.size) +
+                         static_cast<int64_t>(p % cache_.size));
+      }
+      starts_[row + 1] = static_cast<int32_t>(slots_.size());
+    }
+    uploaded_ = covered;
+    buffers_.table = {.entries = {entries_.data(), 32},
+                      .entries_size = entries_.size(),
+                      .stride = cache_.width,
+                      .width = cache_.width,
+                      .rows = static_cast<uint32_t>(options_.rows)};
+    buffers_.slots = {.slots = {slots_.data(), 64},
+                      .slots_size = slots_.size(),
+                      .indptr = {starts_.data(), 32},
+                      .rows = static_cast<uint32_t>(options_.rows)};
+    buffers_.lengths = {.values = {lengths_.data(), 32},
+                        .rows = static_cast<uint32_t>(options_.rows)};
+  }
+
+  void Launch(uint64_t n) {
+    for (uint64_t row = 0; row < options_.rows; ++row) {
+      plans_[row].row = Row(static_cast<uint32_t>(row));
+      plans_[row].req = requests_[row];
+      plans_[row].new_tokens = n;
+    }
+    step_ = StepId(step_.value() + 1);
+    Must(fence_->Step({.step = step_, .rows = plans_, .pads = {}, .pools = {&buffers_, 1}}));
+  }
+
+  void Attend() {
+    DecodeAttention attention;
+    attention.rows = static_cast<uint32_t>(options_.rows);
+    attention.num_kv_heads = static_cast<uint32_t>(options_.kv_heads);
+    attention.num_qo_heads = static_cast<uint32_t>(options_.kv_heads * options_.group);
+    attention.head_dim = static_cast<uint32_t>(options_.head_dim);
+    attention.page_size = static_cast<uint32_t>(cache_.size);
+    attention.num_pages = cache_.pages;
+    attention.q = {q_.data(), FloatType::kF32};
+    attention.o = {o_.data(), FloatType::kF32};
+    attention.k_cache = cache_.k.data();
+    attention.v_cache = cache_.v.data();
+    attention.table = buffers_.table;
+    attention.lengths = buffers_.lengths;
+    for (uint64_t layer = 0; layer < options_.layers; ++layer) Must(DecodeAttentionCpu(attention));
+  }
+
+  void Settle() {
+    Must(fence_->Confirm({.step = step_}));
+    const Settlement settled = fence_->Retire({.step = step_}).value();
+    KVF_CHECK(settled.rows.size() == options_.rows, "every row is settled");
+    for (const RowResult& row : settled.rows) KVF_CHECK(row.published, "an honest row is clean");
+  }
+
+  const Options& options_;
+  const Cache& cache_;
+  ValidateTime sink_;
+  std::unique_ptr<Fence> fence_;
+  std::vector<RequestId> requests_;
+  std::vector<RowPlan> plans_;
+  std::vector<PageId> fresh_;
+  uint64_t length_, taken_ = 0, uploaded_ = 0;  // tokens, pages, pages of each row
+  StepId step_{0};
+  std::vector<int32_t> entries_, starts_, lengths_;
+  std::vector<int64_t> slots_;
+  std::vector<float> q_, o_;
+  PoolBuffers buffers_;
+};
+
+// --- figures -------------------------------------------------------------------------------------
+
+double Quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+struct Interval {
+  double value = 0, low = 0, high = 0;  // 95 % between low and high
+};
+
+// `figure` of two arms' rounds, with an interval from 2,000 resamplings of whole rounds.
+template <class Figure>
+Interval Resampled(const std::vector<double>& with, const std::vector<double>& without, Rng rng,
+                   Figure figure) {
+  Interval interval{.value = figure(with, without)};
+  std::vector<double> figures, a(with.size()), b(with.size());
+  for (int i = 0; i < 2000; ++i) {
+    for (size_t k = 0; k < a.size(); ++k) {
+      const size_t pick = rng.Below(with.size());
+      a[k] = with[pick];
+      b[k] = without[pick];
+    }
+    figures.push_back(figure(a, b));
+  }
+  interval.low = Quantile(figures, 0.025);
+  interval.high = Quantile(figures, 0.975);
+  return interval;
+}
+
+// Per cent: throughput lost, as the median round has it, and how much later the 95th step ends.
+double MedianLoss(const std::vector<double>& with, const std::vector<double>& without) {
+  std::vector<double> losses(with.size());
+  for (size_t i = 0; i < with.size(); ++i) losses[i] = 100 * (1 - without[i] / with[i]);
+  return Quantile(losses, 0.5);
+}
+double P95Loss(const std::vector<double>& with, const std::vector<double>& without) {
+  return 100 * (Quantile(with, 0.95) / Quantile(without, 0.95) - 1);
+}
+
+struct ArmRounds {
+  std::vector<double> step, host, validate;  // microseconds of each round
+};
+
+void Print(const Options& options, uint64_t page_size, const std::array<ArmRounds, 3>& arms,
+           bool first) {
+  const double off = Quantile(arms[0].step, 0.5);
+  const double bytes = static_cast<double>(options.rows * options.context * options.kv_heads *
+                                           options.head_dim * 2 * options.layers);
+  for (size_t i = 0; i < kArms.size(); ++i) {
+    const Interval median = Resampled(arms[i].step, arms[0].step, Rng(options.seed), MedianLoss);
+    const Interval p95 = Resampled(arms[i].step, arms[0].step, Rng(options.seed), P95Loss);
+    const std::string name(LevelName(kArms[i]));
+    const double step = Quantile(arms[i].step, 0.5), host = Quantile(arms[i].host, 0.5);
+    const double validate = Quantile(arms[i].validate, 0.5);
+    if (options.json) {
+      std::printf(
+          "%s{\"page_size\":%llu,\"level\":\"%s\",\"step_us\":%.1f,\"host_us\":%.2f,"
+          "\"validate_us\":%.2f,\"throughput_loss_percent\":[%.4f,%.4f,%.4f],"
+          "\"p95_loss_percent\":[%.4f,%.4f,%.4f],\"read_gb_per_s\":%.2f}",
+          first && i == 0 ? "" : ",\n", static_cast<unsigned long long>(page_size), name.c_str(),
+          step, host, validate, median.value, median.low, median.high, p95.value, p95.low, p95.high,
+          bytes / off / 1000);
+      continue;
+    }
+    std::printf("%9llu  %-5s %11.1f %9.2f %11.2f   %+.3f (%+.3f..%+.3f)   %+.3f (%+.3f..%+.3f)\n",
+                static_cast<unsigned long long>(page_size), name.c_str(), step, host, validate,
+                median.value, median.low, median.high, p95.value, p95.low, p95.high);
+  }
+  if (!options.json) std::printf("           attention reads %.2f GB/s\n", bytes / off / 1000);
+}
+
+void Measure(const Options& options, uint64_t page_size, bool first) {
+  const Cache cache(options, page_size);
+  std::array<std::unique_ptr<Arm>, 3> arms;
+  for (size_t i = 0; i < arms.size(); ++i) {
+    arms[i] = std::make_unique<Arm>(options, &cache, kArms[i]);
+  }
+  Rng rng(options.seed ^ page_size);
+  std::array<ArmRounds, 3> times;
+  for (uint64_t round = 0; round <= options.rounds; ++round) {
+    std::array<size_t, 3> order = {0, 1, 2};
+    for (size_t i = 2; i > 0; --i) std::swap(order[i], order[rng.Below(i + 1)]);
+    for (const size_t i : order) {
+      const Arm::Times took = arms[i]->Step();
+      if (round == 0) continue;  // pages are touched for the first time
+      times[i].step.push_back(took.step);
+      times[i].host.push_back(took.fence - took.validate);
+      times[i].validate.push_back(took.validate);
+    }
+  }
+  for (const auto& arm : arms) {
+    KVF_CHECK(arm->violations() == 0, "an honest engine is never reported");
+  }
+  Print(options, page_size, times, first);
+}
+
+constexpr const char* kHelp =
+    "usage: step_overhead [--rows=64] [--context=8192] [--rounds=40] [--layers=8] [--kv_heads=1]\n"
+    "                     [--group=8] [--head_dim=128] [--page_sizes=1,16,64] [--seed=1] "
+    "[--json]\n";
+
+bool ReadNumber(std::string_view argument, std::string_view name, uint64_t* out) {
+  if (argument.substr(0, name.size()) != name) return false;
+  *out = std::strtoull(std::string(argument.substr(name.size())).c_str(), nullptr, 10);
+  return *out > 0;
+}
+
+bool ReadOption(std::string_view argument, Options* options) {
+  const std::string_view list = "--page_sizes=";
+  if (argument == "--json") return options->json = true;
+  if (argument.substr(0, list.size()) == list) {
+    options->page_sizes.clear();
+    for (std::string rest(argument.substr(list.size())); !rest.empty();) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      options->page_sizes.push_back(std::strtoull(rest.substr(0, comma).c_str(), nullptr, 10));
+      if (options->page_sizes.back() == 0) return false;
+      rest.erase(0, comma + 1);
+    }
+    return !options->page_sizes.empty();
+  }
+  return ReadNumber(argument, "--rows=", &options->rows) ||
+         ReadNumber(argument, "--context=", &options->context) ||
+         ReadNumber(argument, "--rounds=", &options->rounds) ||
+         ReadNumber(argument, "--layers=", &options->layers) ||
+         ReadNumber(argument, "--kv_heads=", &options->kv_heads) ||
+         ReadNumber(argument, "--group=", &options->group) ||
+         ReadNumber(argument, "--head_dim=", &options->head_dim) ||
+         ReadNumber(argument, "--seed=", &options->seed);
+}
+
+int Main(const std::vector<std::string_view>& arguments) {
+  Options options;
+  for (const std::string_view argument : arguments) {
+    if (ReadOption(argument, &options)) continue;
+    std::fputs(kHelp, argument == "--help" ? stdout : stderr);
+    return argument == "--help" ? 0 : 2;
+  }
+  if (options.json) {
+    std::printf("{\"rows\":[\n");
+  } else {
+    std::printf("%llu rows of %llu tokens, %llu layers, %llu KV heads of %llu, %llu rounds\n",
+                static_cast<unsigned long long>(options.rows),
+                static_cast<unsigned long long>(options.context),
+                static_cast<unsigned long long>(options.layers),
+                static_cast<unsigned long long>(options.kv_heads),
+                static_cast<unsigned long long>(options.head_dim),
+                static_cast<unsigned long long>(options.rounds));
+    std::printf(
+        "page size  level  step (us)  host (us)  validate     throughput lost, %%           "
+        "95th step later, %%\n");
+  }
+  for (size_t i = 0; i < options.page_sizes.size(); ++i) {
+    Measure(options, options.page_sizes[i], i == 0);
+  }
+  if (options.json) std::printf("]}\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace kvfence
+
+int main(int argc, char** argv) {
+  return kvfence::Main(std::vector<std::string_view>(argv + 1, argv + argc));
+}
