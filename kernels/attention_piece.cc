@@ -168,7 +168,6 @@ void PieceRun::RunTile(uint64_t position, uint32_t head, uint64_t next_position,
   const uint64_t at = position - base_;
   CpuTile tile;
   tile.first = position;
-  tile.count = static_cast<uint32_t>(std::min<uint64_t>(end_ - position, kTile));
   Fetch(next_position, next_head, &tile);
   tile.scales = {k_scale_.get() + at, v_scale_.get() + at, readable_.get() + at};
   PointAt(a_.k0, head, position, 0, tile.k0);

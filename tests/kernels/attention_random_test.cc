@@ -90,7 +90,11 @@ void Damage(Rng* rng, AttentionCase* c) {
 void PutNans(Rng* rng, AttentionCase* c) {
   const auto r = static_cast<uint32_t>(rng->Below(c->rows()));
   const uint32_t length = c->shape().lengths[r];
-  if (length != 0) c->SetNan(r, rng->Below(length), rng->Chance(1, 2));
+  if (length == 0) return;
+  // Half of them near the end, where some query tokens read and others don't.
+  const uint64_t back = rng->Below(rng->Chance(1, 2) ? length : std::min(length, 5u));
+  const bool value = rng->Chance(1, 2);
+  c->SetNan(r, length - 1 - back, value);
 }
 
 // The same batch, with the same damage, its pages elsewhere.

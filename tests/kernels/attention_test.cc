@@ -194,6 +194,26 @@ TEST_P(Attention, ANanStaysInTheRowThatHoldsIt) {
   }
 }
 
+TEST_P(Attention, ANanIsSeenOnlyByTheQueryTokensThatReadIt) {  // I-61
+  for (uint32_t bits = 0; bits < 8; ++bits) {
+    Shape shape;
+    shape.seq_len_q = 3;
+    shape.bf16_kv = (bits & 1) != 0;
+    shape.mla = (bits & 2) != 0;
+    const bool last = (bits & 4) != 0;
+    if (!last) shape.window_left = 20;
+    shape.lengths = {70, 70};
+    AttentionCase c(shape);
+    c.SetNan(0, last ? 69 : 67 - 20, true);  // read by the last, or by the first of the three
+    ASSERT_NO_FATAL_FAILURE(ExpectRight(&c)) << bits;
+    const std::vector<float> found = Run(&c);
+    const size_t per_query = (c.o_begin(1) - c.o_begin(0)) / 3;
+    for (size_t q = 0; q < 6; ++q) {
+      ASSERT_EQ(std::isnan(found[q * per_query]), q == (last ? 2 : 0)) << bits << " " << q;
+    }
+  }
+}
+
 TEST_P(Attention, ExtremeScoresNeitherOverflowNorVanish) {
   Shape shape;
   shape.lengths = {90};
