@@ -403,6 +403,31 @@ TEST(AttentionCpu, EveryBuildOfTheLoopsGivesTheSameBits) {  // I-62, I-130
   }
 }
 
+TEST(AttentionCpu, EveryBuildReadsEveryCodeAlike) {  // I-62
+  for (bool nan : {false, true}) {
+    Shape shape;
+    shape.head_dim = 256;
+    shape.qo_heads = shape.kv_heads = 1;
+    shape.lengths = {64};
+    AttentionCase c(shape);
+    for (const void* cache : {c.args.k_cache, c.args.v_cache}) {
+      auto* codes = static_cast<uint8_t*>(const_cast<void*>(cache));
+      for (uint64_t i = 0; i < c.args.num_pages * shape.page_size * shape.head_dim; ++i) {
+        codes[i] = static_cast<uint8_t>(i + i / 256 * 7);
+        const bool may_stay = nan && cache == c.args.v_cache && i % 3 == 0;
+        if ((codes[i] & 0x7F) == 0x7F && !may_stay) codes[i] = 0x7E;
+      }
+    }
+    const std::vector<float> expected = c.Run(RunBuild(attention::CpuBuilds().front()));
+    size_t nans = 0;
+    for (float value : expected) nans += std::isnan(value) ? 1 : 0;
+    EXPECT_EQ(nans != 0, nan);
+    for (const attention::CpuBuild& build : attention::CpuBuilds()) {
+      EXPECT_TRUE(SameBits(c.Run(RunBuild(build)), expected)) << build.name << " " << nan;
+    }
+  }
+}
+
 TEST(AttentionShim, NoBlockOrThreadOrderChangesABit) {
   Shape shape;
   shape.qo_heads = 6;
