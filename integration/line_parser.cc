@@ -13,8 +13,11 @@ std::string Demand(const FenceConfig&, const E&) {
   return "";
 }
 std::string Demand(const FenceConfig&, const ShareEvent& e) {
-  if (!e.keys.empty() && e.keys.size() != e.pages.size()) return "as many keys as pages";
-  if (!e.digests.empty() && e.digests.size() != e.pages.size()) return "as many digests as pages";
+  const auto other = [&](const auto& list) {  // an empty one may have been given too
+    return list.data() != nullptr && list.size() != e.pages.size();
+  };
+  if (other(e.keys)) return "as many keys as pages";
+  if (other(e.digests)) return "as many digests as pages";
   return "";
 }
 std::string Demand(const FenceConfig& config, const FreeEvent&) {

@@ -42,6 +42,13 @@ std::span<const T> FieldReader::Keep(const std::vector<T>& values) {
   return {begin, values.size()};
 }
 
+// A list that was given, even an empty one, has a place: one that wasn't has none.
+template <class T>
+std::span<const T> FieldReader::Given(const std::vector<T>& values) {
+  if (!values.empty()) return Keep(values);
+  return {static_cast<T*>(parser_->arena_.allocate(sizeof(T), alignof(T))), 0};
+}
+
 template <class T>
 std::span<const T> FieldReader::Append(std::span<const T> list, const T& value) {
   std::vector<T> longer(list.begin(), list.end());
@@ -289,7 +296,7 @@ void FieldReader::Read(std::span<const KeyId>& field) {
   std::vector<KeyId> keys;
   if (!json_->BeginArray("an array of strings")) return;
   while (json_->NextItem()) ReadKey(&keys.emplace_back());
-  if (json_->ok()) field = Keep(keys);
+  if (json_->ok()) field = Given(keys);
 }
 
 void FieldReader::Read(std::span<const NameId>& field) {
@@ -299,7 +306,7 @@ void FieldReader::Read(std::span<const NameId>& field) {
     NameId& name = names.emplace_back();
     if (!json_->TakeNull()) Name(&name);
   }
-  if (json_->ok()) field = Keep(names);
+  if (json_->ok()) field = Given(names);
 }
 
 void FieldReader::Read(std::span<const Row>& field) {

@@ -202,6 +202,8 @@ class FieldReader {
   template <class T>
   std::span<const T> Keep(const std::vector<T>& values);
   template <class T>
+  std::span<const T> Given(const std::vector<T>& values);
+  template <class T>
   std::span<const T> Append(std::span<const T> list, const T& value);
 
   JsonPull* json_;

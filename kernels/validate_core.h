@@ -177,10 +177,28 @@ KVF_HD bool Cleared(const RowPool& rp, Stamp stamp) {
   return rp.free_form && stamp == kNobodyStamp && rp.before == 0;
 }
 
+// Does the row write into this page without reading what is there? It begins its state anew, or
+// puts in place what others only read.
+KVF_HD bool FillsItself(const RowPool& rp, int64_t page) {
+  if (rp.before != 0 && rp.pool->free_form != kCrossForm) return false;
+  for (uint64_t i = 0; i < SlotCount(rp); ++i) {
+    const int64_t slot = SlotAt(rp, i);
+    if (SkippedSlot(rp, slot) || !SlotInPool(rp, slot)) continue;
+    if (slot / static_cast<int64_t>(rp.page_size) == page) return true;
+  }
+  return false;
+}
+
+// A page that holds nothing but what a failed copy left there.
+KVF_HD void JudgeFailed(Place& place, const RowPool& rp, Stamp want, int64_t page) {
+  if (!FillsItself(rp, page)) place.Add(Reason::kNotCommitted, page, want, kFailedStamp);
+}
+
 // Content from before the step, at logical page k of a full judgement.
 KVF_HD void JudgeContent(Place& place, const RowPool& rp, const Expectation& want, uint64_t k,
                          int64_t page) {
   const PageRecord record = RecordAt(rp, page);
+  if (record.stamp == kFailedStamp) return JudgeFailed(place, rp, want.stamp, page);
   const bool any = record.stamp != kNoStamp;
   if (any && record.stamp != want.stamp && !Cleared(rp, record.stamp)) {
     place.Add(Reason::kStampMismatch, page, want.stamp, record.stamp);
@@ -210,8 +228,8 @@ KVF_HD void JudgeSkipped(Place& place, const RowPool& rp, const Expectation& wan
 
 // --- writes -------------------------------------------------------------------------------------
 
-// The page that a slot lies in may be written there.
-KVF_HD void JudgeSealed(Place& place, const RowPool& rp, int64_t slot) {
+// The page that a slot lies in may be written there. `open`: what lies there isn't committed yet.
+KVF_HD void JudgeSealed(Place& place, const RowPool& rp, int64_t slot, bool open) {
   const int64_t page = slot / static_cast<int64_t>(rp.page_size);
   const uint64_t off = static_cast<uint64_t>(slot) % rp.page_size;
   const PageRecord record = RecordAt(rp, page);
@@ -219,7 +237,7 @@ KVF_HD void JudgeSealed(Place& place, const RowPool& rp, int64_t slot) {
   const bool sealed = (record.fill_flags & kPageSealed) != 0;
   if (shared) place.Add(Reason::kWriteShared, page, 0, Word(slot));
   // Free-form pools keep no fill: there the flag is set only where the page holds something.
-  if (sealed && (rp.free_form || off < FillOf(record))) {
+  if (sealed && !open && (rp.free_form || off < FillOf(record))) {
     place.Add(Reason::kWriteShared, page, 0, Word(slot));
   }
 }
@@ -237,7 +255,8 @@ KVF_HD void JudgeWrite(Place& place, const RowPool& rp, uint64_t i, int64_t slot
   if (page == int64_t{rp.pool->null_page}) {  // which is nobody's own
     place.Add(Reason::kWriteTarget, page, Word(own), Word(slot));
   }
-  if (SlotInPool(rp, slot)) JudgeSealed(place, rp, slot);
+  const bool open = rp.task->open_from != 0 && rp.before + i + 1 >= rp.task->open_from;
+  if (SlotInPool(rp, slot)) JudgeSealed(place, rp, slot, open && slot == own);
 }
 
 KVF_HD void JudgeWrites(Place& place, const RowPool& rp, uint64_t k) {
@@ -247,7 +266,7 @@ KVF_HD void JudgeWrites(Place& place, const RowPool& rp, uint64_t k) {
     for (uint64_t i = 0; i < SlotCount(rp); ++i) {
       const int64_t slot = SlotAt(rp, i);
       if (SkippedSlot(rp, slot) || !SlotInPool(rp, slot)) continue;
-      if (slot / static_cast<int64_t>(rp.page_size) == page) JudgeSealed(place, rp, slot);
+      if (slot / static_cast<int64_t>(rp.page_size) == page) JudgeSealed(place, rp, slot, false);
     }
     return;
   }
@@ -300,6 +319,7 @@ KVF_HD void JudgeCovered(Place& place, const StepView& step, const StepScratch& 
   }
   if (late == Late::kAtConfirm) return;  // judged in full, under its own reasons
   const Stamp stamp = RecordAt(rp, page).stamp;
+  if (holds && stamp == kFailedStamp) return JudgeFailed(place, rp, want.stamp, page);
   const bool none = stamp == kNoStamp;
   if (holds && none && !rp.free_form) place.Add(Reason::kNotCommitted, page, want.stamp, stamp);
   if (holds && !none && stamp != want.stamp && !Cleared(rp, stamp)) {

@@ -22,7 +22,9 @@ PoolState StateOf(const PoolConfig& config) {
   state.has_skip_slot = config.skip_slot.has_value();
   state.skip_slot = config.skip_slot.value_or(-1);
   state.page_scales = config.scales;
-  state.free_form = config.kind != PoolKind::kKv;
+  state.free_form = config.kind == PoolKind::kKv      ? 0
+                    : config.kind == PoolKind::kCross ? kCrossForm
+                                                      : 1;
   state.interleave_ranks = static_cast<uint32_t>(config.interleave_ranks);
   state.interleave_stride = static_cast<uint32_t>(config.interleave_stride);
   return state;

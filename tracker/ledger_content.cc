@@ -58,6 +58,7 @@ void ContentBook::Drop(Page& page) {
   bits.holey = false;
   bits.valid.clear();
   bits.settled.clear();
+  bits.births.clear();
   unused_.push_back(page.irregular);
   page.irregular = kNone;
 }
@@ -83,6 +84,20 @@ bool ContentBook::Settled(const Page& page, uint64_t first, uint64_t last) const
   return All(irregular_[page.irregular].settled, first, last);
 }
 
+Stamp ContentBook::Birth(const Page& page, uint64_t slot) const {
+  if (!Valid(page, slot, slot + 1)) return kNoStamp;
+  const bool own = page.irregular != kNone && !irregular_[page.irregular].births.empty();
+  return own ? irregular_[page.irregular].births[slot] : page.stamp;
+}
+
+Stamp ContentBook::Born(const Page& page) const {
+  if (page.fill == 0) return kNoStamp;
+  if (page.irregular == kNone || irregular_[page.irregular].births.empty()) return page.stamp;
+  Stamp born = kNoStamp;
+  for (uint64_t i = 0; i < page.fill; ++i) born = Joined(born, Birth(page, i));
+  return born;
+}
+
 bool ContentBook::Holey(const Page& page) const {
   return page.irregular != kNone && irregular_[page.irregular].holey;
 }
@@ -101,14 +116,27 @@ ContentBook::Irregular& ContentBook::Spread(Page& page) {
   return irregular_[page.irregular];
 }
 
+void ContentBook::Bear(Irregular& bits, const Page& page) {
+  if (!bits.births.empty()) return;
+  bits.births.resize(std::max<size_t>(1, bits.valid.size() * 64), kNoStamp);
+  for (size_t i = 0; i < bits.births.size(); ++i) {
+    if (Test(bits.valid, i)) bits.births[i] = page.stamp;
+  }
+}
+
 void ContentBook::Gather(Page& page) {
   Irregular& bits = irregular_[page.irregular];
+  bool alike = true;
+  for (size_t i = 0; i < bits.births.size() && alike; ++i) {
+    alike = !Test(bits.valid, i) || bits.births[i] == page.stamp;
+  }
+  if (alike) bits.births.clear();
   const uint64_t fill = End(bits.valid);
   const uint64_t settled = End(bits.settled);
   page.fill = static_cast<uint16_t>(fill);
   page.settled = static_cast<uint16_t>(settled);
   const bool holey = Count(bits.valid) != fill;
-  if (!holey && Count(bits.settled) == settled) {
+  if (!holey && alike && Count(bits.settled) == settled) {
     Drop(page);
     return;
   }
@@ -138,17 +166,25 @@ void ContentBook::Restore(Page& page, const Saved& saved) {
   Irregular& bits = Spread(page);
   bits.valid = saved.bits->valid;
   bits.settled = saved.bits->settled;
+  bits.births = saved.bits->births;
   Gather(page);
 }
 
-void ContentBook::Launch(Page& page, uint64_t first, uint64_t n) {
+void ContentBook::Launch(Page& page, uint64_t first, uint64_t n, Stamp birth) {
   if (n == 0) return;
   ++page.version;
-  if (page.irregular == kNone && first <= page.fill) {
+  if (page.fill == 0) page.stamp = birth;
+  if (page.irregular == kNone && first <= page.fill && page.stamp == birth) {
     page.fill = std::max(page.fill, static_cast<uint16_t>(first + n));
     return;
   }
-  Set(Spread(page).valid, first, first + n);
+  Irregular& bits = Spread(page);
+  if (page.stamp != birth || !bits.births.empty()) {
+    Bear(bits, page);
+    if (bits.births.size() < first + n) bits.births.resize(first + n, kNoStamp);
+    std::fill_n(bits.births.begin() + static_cast<std::ptrdiff_t>(first), n, birth);
+  }
+  Set(bits.valid, first, first + n);
   Gather(page);
 }
 
@@ -166,8 +202,8 @@ void ContentBook::Settle(Page& page, uint64_t first, uint64_t n) {
   Gather(page);
 }
 
-void ContentBook::Commit(Page& page, uint64_t first, uint64_t n) {
-  Launch(page, first, n);
+void ContentBook::Commit(Page& page, uint64_t first, uint64_t n, Stamp birth) {
+  Launch(page, first, n, birth);
   Settle(page, first, n);
 }
 
@@ -203,10 +239,35 @@ void ContentBook::Copy(const Page& from, Page& to, uint64_t size) {
   const Irregular& source = irregular_[from.irregular];
   bits.valid = source.valid;
   bits.settled = source.settled;
+  bits.births = source.births;
   Clear(bits.valid, size, ~uint64_t{0});
   Clear(bits.settled, size, ~uint64_t{0});
   Gather(to);
   if (to.fill == 0) to.stamp = kNoStamp;
+}
+
+void ContentBook::Own(Page& page, Stamp birth) {
+  page.stamp = birth;
+  if (page.irregular == kNone) return;
+  irregular_[page.irregular].births.clear();
+  Gather(page);
+}
+
+void ContentBook::Exchange(Page& page, Stamp from, Stamp to) {
+  if (page.fill == 0) return;
+  if (page.irregular == kNone || irregular_[page.irregular].births.empty()) {
+    if (page.stamp == from) page.stamp = to;
+    return;
+  }
+  std::ranges::replace(irregular_[page.irregular].births, from, to);
+  Gather(page);
+}
+
+void ContentBook::Show(Page& page, Stamp stamp) {
+  if (page.stamp == stamp) return;
+  if (page.fill != 0) Bear(Spread(page), page);
+  page.stamp = stamp;
+  if (page.irregular != kNone) Gather(page);
 }
 
 }  // namespace kvfence::ledger

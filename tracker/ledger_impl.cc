@@ -121,6 +121,7 @@ void Ledger::Impl::Issue(uint32_t pool, uint32_t page) {
   p.suspect = false;
   p.flags = 0;
   p.ran = false;
+  p.failed = false;
   content_.Wipe(p);
   ++changes_;
   Tell(pool, page, kApplyTag | kApplyFlags | kApplyContent);
@@ -134,6 +135,7 @@ void Ledger::Impl::GiveBack(uint32_t pool, uint32_t page) {
   p.tag = TagAfterReturn(p.tag);
   p.flags = 0;
   p.ran = false;
+  p.failed = false;
   content_.Wipe(p);
   ++changes_;
   Tell(pool, page, kApplyTag | kApplyFlags | kApplyContent);
@@ -222,7 +224,8 @@ void Ledger::Impl::UpdateFlags(uint32_t pool, uint32_t page) {
   if (!config_.same_step_reads && pages_.Shared(p)) flags |= kPageShared;
   // What steps write in pools that don't count in tokens is known to the device only; a page that
   // was published before its first step is still to be written.
-  const bool holds = config_.pools[pool].kind == PoolKind::kKv || p.ran || p.stamp != kNoStamp;
+  const bool something = p.stamp != kNoStamp && p.stamp != kFailedStamp;
+  const bool holds = config_.pools[pool].kind == PoolKind::kKv || p.ran || something;
   if (holds && (p.entries != kNone || p.out_pins > 0)) flags |= kPageSealed;
   if (flags == p.flags) return;
   p.flags = flags;

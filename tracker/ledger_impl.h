@@ -171,8 +171,11 @@ class Ledger::Impl {
   };
   Hit Find(const ShareEvent& event, const Incarnation& inc, size_t i, uint64_t at);
   Hit WithoutKey(uint32_t pool, uint32_t page) const;
+  bool OtherDigest(uint32_t pool, uint32_t page, NameId digest) const;
   // May the slots of the page be relied on? `reader` is who would.
   bool Reliable(uint32_t pool, const Page& page, uint32_t reader, SlotRange slots) const;
+  void JudgeFailedPages(const Incarnation& inc, uint32_t pool);
+  void JudgeMissingPages(const Incarnation& inc, uint64_t tokens);
   void ShareOne(const ShareEvent& event, uint32_t slot, size_t i, uint64_t at);
   bool Alone(const Page& p) const;
   void CutContent(uint32_t slot);
@@ -222,6 +225,37 @@ class Ledger::Impl {
   void CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t to_pool, uint32_t to_page,
                    PinRef pinned);
   void CopyScale(uint32_t from_pool, const Page& from, uint32_t to_pool, Page* to) const;
+
+  // --- whose the content of a page's slots is: ledger_births.cc ----------------------------------
+
+  // Calls f(part) for each outstanding copy that has written into the page's present generation.
+  template <class F>
+  void ForLoads(const Page& page, F f) {
+    if (page.pins == kNone) return;
+    pins_.ForEach(page, [&](uint32_t pin, uint32_t index) {
+      ledger::PinPage& part = pins_.at(pin).pages[index];
+      if (part.tag == page.tag && !part.runs.empty()) f(part);
+    });
+  }
+  // What copies have written there doesn't count when they end: it was written over.
+  void CutRuns(const Page& page, SlotRange slots);
+  // The slots hold nothing, whoever brought it.
+  void EraseContent(Page& page, SlotRange slots);
+  // Valid ones among the slots are void, and what lay under them is gone.
+  void VoidSlots(Page& page, SlotRange slots);
+  // The slots hold content of this birth now; brought by a copy, it counts at that one's end.
+  // False: it was nobody's, in a page that is somebody's otherwise, over nothing that anybody
+  // relies on, and the slots are void.
+  bool PutContent(uint32_t pool, uint32_t page, SlotRange slots, Stamp birth, PinRef pinned);
+  uint64_t ReliedEnd(const Page& page) const;
+  void LayContent(Page& page, SlotRange slots, Stamp birth, PinRef pinned);
+  // The page's stamp is what its slots are, counted or still to be. Told: to the device too.
+  void Derive(uint32_t pool, uint32_t page);
+  void ShowContent(uint32_t pool, uint32_t page);
+  Stamp BirthOf(const Page& page, Stamp taken, Stamp as);
+  bool MadeOwn(const Page& page, const ledger::SlotWrite& write) const;
+  // What was expected of the page before the row made it its own is its own too, or not any more.
+  void ExchangeBirths(uint32_t pool, uint32_t page, Stamp from, Stamp to);
   void CarryWrites(uint32_t from_pool, uint32_t from, uint32_t to_pool, uint32_t to, uint64_t size);
 
   // --- steps -------------------------------------------------------------------------------------
@@ -281,6 +315,7 @@ class Ledger::Impl {
   void LaunchWrites(StepRecord& record, uint32_t index, const RowPlan& plan, uint64_t length,
                     PoolTask* task);
   void LaunchWrite(StepRecord& record, const PlannedWrite& write);
+  void NoteOpen(const Page& page, uint64_t start, PoolTask* task) const;
   void LaunchPad(const StepEvent& event, Row row);
   void FindGroups(const StepEvent& event);
   void FindLoads(const StepEvent& event, StepRecord& record, uint32_t index);

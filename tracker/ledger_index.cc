@@ -45,10 +45,6 @@ void IndexBook::NoteRead(KeyId key, uint32_t pool, uint64_t i, KeyContent conten
   entry.read_when = ++reads_;
 }
 
-void IndexBook::ForgetReads(KeyId key) {
-  ForPools(key, [&](uint32_t slot) { slots_[slot].read.clear(); });
-}
-
 void IndexBook::Link(Page& page, uint32_t slot) {
   IndexEntry& entry = slots_[slot];
   KVF_CHECK(!entry.linked, "I-5: an entry names one page");
@@ -93,7 +89,7 @@ Stamp IndexBook::Expected(uint32_t slot, uint64_t i) const {
   if (i < stamps.size()) return stamps[i];
   if (stamps.empty()) return kNobodyStamp;
   const Stamp last = stamps.back();
-  if (last == kNoStamp || last == kNobodyStamp) return last;
+  if (!StampIsReal(last)) return last;
   // Pages behind the last one that was named are the same lineage's next ones.
   return last + (i - (stamps.size() - 1));
 }

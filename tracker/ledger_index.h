@@ -50,8 +50,6 @@ class IndexBook {
   uint32_t FindOrMake(KeyId key, uint32_t pool);    // likewise
   // An `out` copy under the key has read content of this birth as the key's page number `i`.
   void NoteRead(KeyId key, uint32_t pool, uint64_t i, KeyContent content);
-  // What was read under the key before doesn't count any more.
-  void ForgetReads(KeyId key);
   IndexEntry& at(uint32_t slot) { return slots_[slot]; }
   const IndexEntry& at(uint32_t slot) const { return slots_[slot]; }
   uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }

@@ -250,6 +250,7 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
       // already: a step may skip such tokens.
       const bool sealed = p.entries != kNone || p.out_pins > 0;
       const bool there = p.stamp == held->stamp && content_.Valid(p, fresh.first, fresh.last);
+      if (sealed) NoteOpen(p, uint64_t{at} * page_size, task);
       stamp = sealed || there ? held->stamp : MakeStamp(record.rows[index].serial, at);
     }
     plan_.write_stamps.push_back(stamp);
@@ -264,13 +265,25 @@ void Ledger::Impl::LaunchWrites(StepRecord& record, uint32_t index, const RowPla
   }
 }
 
+// What steps have written that haven't retired isn't committed, so not sealed. Where pages are
+// reused in stream order a launched step's writes count, here as for those who hit the page.
+void Ledger::Impl::NoteOpen(const Page& page, uint64_t start, PoolTask* task) const {
+  const uint64_t fill = content_.Fill(page);
+  if (stream() || content_.Settled(page, 0, fill)) return;
+  for (uint64_t i = 0; i < fill && task->open_from == 0; ++i) {
+    const bool open = content_.Valid(page, i, i + 1) && !content_.Settled(page, i, i + 1);
+    if (open) task->open_from = static_cast<uint32_t>(start + i + 1);
+  }
+}
+
 void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   const ledger::RowRecord& row = record.rows[write.row];
   Held& held = requests_.at(row.inc).lists[write.pool][write.at];
   Page& p = pages_.at(write.pool, held.page);
   const ledger::ContentBook::Saved before = content_.Save(p);
   // Draft slots are void when the step is over, whatever stood there.
-  content_.Void(p, write.draft.first, write.draft.last - write.draft.first);
+  VoidSlots(p, write.draft);
+  Derive(write.pool, held.page);
   const uint64_t n = write.fresh.last - write.fresh.first;
   ledger::SlotWrite w{.row = write.row,
                       .pool = write.pool,
@@ -293,14 +306,15 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   }
   // A page that is filled from its start begins anew: foreign content before it doesn't count.
   const bool fresh_page = row.length <= write.at * config_.pools[write.pool].page_size;
-  if (fresh_page && p.stamp != held.stamp) content_.Void(p, 0, content_.Fill(p));
+  if (fresh_page && p.stamp != held.stamp) VoidSlots(p, {0, content_.Fill(p)});
   if (!sums_.empty())
     sums_.erase({write.stamp, write.pool});  // of less than the page holds from now on
   held.stamp = write.stamp;
-  content_.Launch(p, write.fresh.first, n);
-  p.stamp = write.stamp;
+  content_.Launch(p, write.fresh.first, n, write.stamp);
+  content_.Own(p, write.stamp);
   w.version = p.version;
   record.writes.push_back(w);
+  Derive(write.pool, held.page);
   if (!config_.pools[write.pool].scales) {
     p.scale = scale_epochs_[write.pool];
   } else if (!write.keep_scale) {

@@ -119,7 +119,9 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
     const Page& from = pages_.at(pool, source);
     content_.Copy(from, to, config_.pools[pool].page_size);
     CarryWrites(pool, source, pool, page, config_.pools[pool].page_size);
+    to.failed = from.failed;
     CopyScale(pool, from, pool, &to);
+    Derive(pool, page);
     Tell(pool, page, kApplyTag | kApplyFlags | kApplyContent);
     LetGo(slot, pool, at);
   }

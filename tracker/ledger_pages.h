@@ -35,6 +35,7 @@ struct Page {
   uint32_t entries = kNone;   // head of the list of index entries with the current tag
   uint32_t pins = kNone;      // head of the list of outstanding pins, of any generation
   bool ran = false;           // state and cross pools: a confirmed step may have written it
+  bool failed = false;        // state and cross pools: a copy failed, and nothing is there since
   uint32_t out_pins = 0;      // `out` pins of the present generation
   uint32_t owner = 0;         // pool that took it last (pools of a space hold a page in turn)
   // Content, as after all launched work that is clean so far. See ledger_content.h.

@@ -16,6 +16,14 @@
 
 namespace kvfence::ledger {
 
+// Slots [first, first + n) that a copy has written, and of what birth: they count when it has ended
+// well, unless they're valid by then, through somebody who wrote them later.
+struct LoadedRun {
+  uint64_t first = 0;
+  uint64_t n = 0;
+  Stamp birth = kNoStamp;
+};
+
 struct PinPage {
   uint32_t page = 0;
   Tag tag = 0;           // when the copy began
@@ -23,7 +31,7 @@ struct PinPage {
   uint32_t number = 0;   // its place in the event: which of the key's pages it is
   uint64_t need = 0;     // slots that the request's length asked of it then
   uint32_t node = kNone;
-  std::vector<std::pair<uint32_t, uint32_t>> runs;  // what the copy has written: (first, n)
+  std::vector<LoadedRun> runs;  // what the copy has written, where nobody has since
 };
 
 struct Pin {

@@ -67,7 +67,6 @@ Status Ledger::Impl::Publish(const PublishEvent& event) {
   if (moved != kNone) UnpublishEntry(moved);
   const uint32_t entry = index_.FindOrMake(event.key, pool);
   if (index_.at(entry).published) UnpublishEntry(entry);
-  index_.ForgetReads(event.key);
   ledger::IndexEntry& e = index_.at(entry);
   e.pool = made.pool;
   e.page = made.page;

@@ -35,12 +35,29 @@ Ledger::Impl::Hit Ledger::Impl::WithoutKey(uint32_t pool, uint32_t page) const {
   return {.tag = p.tag, .stamp = p.last_expected};
 }
 
+// Without a key any entry of the page may have been meant: is each that has a digest of another
+// one?
+bool Ledger::Impl::OtherDigest(uint32_t pool, uint32_t page, NameId digest) const {
+  bool other = false;
+  for (uint32_t e = pages_.at(pool, page).entries; e != kNone; e = index_.at(e).next) {
+    if (index_.at(e).digest == NameId()) continue;
+    if (index_.at(e).digest == digest) return false;
+    other = digest != NameId();
+  }
+  return other;
+}
+
 Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation& inc, size_t i,
                                      uint64_t at) {
   const uint32_t pool = event.pool.value();
   const auto page = static_cast<uint32_t>(event.pages[i].value());
   const auto logical = static_cast<int64_t>(at);
-  if (event.keys.empty()) return WithoutKey(pool, page);
+  if (event.keys.empty()) {
+    Hit hit = WithoutKey(pool, page);
+    hit.other_identity = !event.digests.empty() && OtherDigest(pool, page, event.digests[i]);
+    if (hit.other_identity) ReportPage(Reason::kKeyMismatch, inc.id, pool, page, logical);
+    return hit;
+  }
   const uint32_t slot = index_.Find(event.keys[i], pool);
   if (slot == kNone || !index_.at(slot).published) {
     ReportPage(Reason::kStaleIndexEntry, inc.id, pool, page, logical);
@@ -73,7 +90,8 @@ Ledger::Impl::Hit Ledger::Impl::Find(const ShareEvent& event, const Incarnation&
 
 bool Ledger::Impl::Reliable(uint32_t pool, const Page& page, uint32_t reader,
                             SlotRange slots) const {
-  if (slots.first >= slots.last || config_.pools[pool].kind != PoolKind::kKv) return true;
+  if (config_.pools[pool].kind != PoolKind::kKv) return !page.failed;
+  if (slots.first >= slots.last) return true;
   const bool done = stream() ? content_.Valid(page, slots.first, slots.last)
                              : content_.Settled(page, slots.first, slots.last);
   if (done || !config_.same_step_reads) return done;
@@ -144,8 +162,24 @@ Status Ledger::Impl::Share(const ShareEvent& event) {
     for (size_t i = 0; i < event.pages.size(); ++i) ShareOne(event, slot, i, at);
   }
   Incarnation& inc = requests_.at(slot);
-  inc.length = std::max(inc.length, at * config_.pools[pool].page_size + event.tokens);
+  const uint64_t length = at * config_.pools[pool].page_size + event.tokens;
+  const uint64_t pages = inc.lists[pool].size();
+  const bool kv = config_.pools[pool].kind == PoolKind::kKv;
+  if (kv && event.tokens > 0 && length > pages * config_.pools[pool].page_size) {
+    ReportPage(Reason::kNotCommitted, inc.id, pool, -1, static_cast<int64_t>(pages));
+  }
+  inc.length = std::max(inc.length, length);
   return {};
+}
+
+// Pages that aren't filled by length are relied on as a whole: a failed copy must not be the last
+// word.
+void Ledger::Impl::JudgeFailedPages(const Incarnation& inc, uint32_t pool) {
+  const std::vector<Held>& list = inc.lists[pool];
+  for (size_t at = 0; at < list.size(); ++at) {
+    if (list[at].node == kNone || !pages_.at(pool, list[at].page).failed) continue;
+    ReportPage(Reason::kNotCommitted, inc.id, pool, list[at].page, static_cast<int64_t>(at));
+  }
 }
 
 Status Ledger::Impl::Ready(const ReadyEvent& event) {
@@ -155,7 +189,10 @@ Status Ledger::Impl::Ready(const ReadyEvent& event) {
   Incarnation& inc = requests_.at(slot);
   for (uint32_t pool = 0; pool < config_.pools.size(); ++pool) {
     const PoolConfig& c = config_.pools[pool];
-    if (c.kind != PoolKind::kKv) continue;
+    if (c.kind != PoolKind::kKv) {
+      if (event.tokens > 0) JudgeFailedPages(inc, pool);
+      continue;
+    }
     // The next token's window is what may be read from now on.
     const uint64_t begin =
         c.window != 0 && event.tokens + 1 > c.window ? event.tokens + 1 - c.window : 0;
@@ -173,8 +210,23 @@ Status Ledger::Impl::Ready(const ReadyEvent& event) {
                  slots.last, content_.Fill(p));
     }
   }
+  JudgeMissingPages(inc, event.tokens);
   inc.length = std::max(inc.length, event.tokens);
   return {};
+}
+
+// Tokens that no pool has a page for. One pool may get its pages later than another, but where none
+// has them yet there's nothing to rely on.
+void Ledger::Impl::JudgeMissingPages(const Incarnation& inc, uint64_t tokens) {
+  uint32_t first = kNone;
+  for (auto pool = static_cast<uint32_t>(config_.pools.size()); pool-- > 0;) {
+    if (config_.pools[pool].kind != PoolKind::kKv) continue;
+    if (tokens <= inc.lists[pool].size() * config_.pools[pool].page_size) return;
+    first = pool;
+  }
+  if (first == kNone) return;
+  ReportPage(Reason::kNotCommitted, inc.id, first, -1,
+             static_cast<int64_t>(inc.lists[first].size()));
 }
 
 Status Ledger::Impl::Trim(const TrimEvent& event) {
@@ -256,7 +308,7 @@ void Ledger::Impl::CutPage(uint32_t slot, uint32_t pool, uint32_t at) {
   const bool content = first < content_.Fill(p), alone = Alone(p);
   held.void_from = content && !alone ? static_cast<uint32_t>(first) : kNone;
   if (!content || !alone) return;
-  content_.Void(p, first, page_size - first);
+  VoidSlots(p, {first, page_size});
   // Launched rows wrote less of it than they thought.
   for (const auto& record : steps_.records()) {
     for (std::vector<ledger::SlotWrite>* writes : {&record->writes, &record->copies}) {
@@ -268,7 +320,7 @@ void Ledger::Impl::CutPage(uint32_t slot, uint32_t pool, uint32_t at) {
       }
     }
   }
-  TellContent(pool, held.page);
+  ShowContent(pool, held.page);
 }
 
 }  // namespace kvfence

@@ -6,6 +6,7 @@
 // unverified, not clean.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "kvfence/check.h"
 #include "ledger_impl.h"
@@ -82,6 +83,12 @@ Status Ledger::Impl::Confirm(StepId step) {
   for (uint32_t i = 0; i < record->rows.size(); ++i) {
     if (record->clean(i)) NoteStateWrites(*record, record->rows[i]);
   }
+  // The device has made the pages that rows wrote their own. What copies brought there is, too.
+  for (const ledger::SlotWrite& w : record->writes) {
+    const Page& p = pages_.at(w.pool, w.page);
+    if (p.tag != w.tag || !record->clean(w.row) || !MadeOwn(p, w)) continue;
+    ExchangeBirths(w.pool, w.page, w.old_expected, w.new_stamp);
+  }
   return {};
 }
 
@@ -92,7 +99,9 @@ void Ledger::Impl::NoteStateWrites(const StepRecord& record, const ledger::RowRe
     if (config_.pools[pool].kind == PoolKind::kKv) continue;
     for (const Held& held : requests_.at(row.inc).lists[pool]) {
       if (held.node == kNone || pages_.at(pool, held.page).ran) continue;
-      pages_.at(pool, held.page).ran = true;
+      Page& p = pages_.at(pool, held.page);
+      p.ran = true;
+      if (std::exchange(p.failed, false)) ShowContent(pool, held.page);
       UpdateFlags(pool, held.page);
     }
   }
@@ -162,13 +171,14 @@ void Ledger::Impl::VoidWrite(const StepRecord& record, const ledger::SlotWrite& 
   }
   // From the end: a page filled from its start stays of that shape.
   for (uint32_t i = write.first + write.n; i-- > write.first && !unwritten;) {
-    if (!WrittenLater(record, write, i)) content_.Void(p, i, 1);
+    if (!WrittenLater(record, write, i)) VoidSlots(p, {i, i + 1});
   }
   if (!unwritten && write.old_stamp != write.new_stamp && !WrittenSince(write)) {
-    if (content_.AnyValid(p) && p.stamp == write.new_stamp) p.stamp = write.old_stamp;
+    const Stamp before = write.old_stamp == kNoStamp ? write.old_expected : write.old_stamp;
+    ExchangeBirths(write.pool, write.page, write.new_stamp, before);
     if (config_.pools[write.pool].scales) p.scale = write.old_scale;
   }
-  TellContent(write.pool, write.page);
+  ShowContent(write.pool, write.page);
   const uint32_t inc = row.inc;
   if (inc == kNone || requests_.at(inc).serial != row.serial) return;
   const Held* held = HeldAt(requests_.at(inc), write.pool, write.at);

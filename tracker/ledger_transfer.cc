@@ -80,7 +80,7 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
       ++content.slots;
     }
   }
-  if (stamp == kNoStamp) content = {.stamp = kNobodyStamp};
+  if (stamp == kNoStamp || stamp == kFailedStamp) content = {.stamp = kNobodyStamp};
   index_.NoteRead(*pin.key, pool, number, content);
 }
 
@@ -96,11 +96,14 @@ void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
     return;
   }
   if (inc != nullptr || event.pages.empty() || !pages_.InRange(pool, event.pages.front())) return;
-  // Out of the index: the key must name this page, in its present generation.
+  // Out of the index: the key must name this page, in its present generation; or what lies there
+  // is what the key stands for, as in a tier that was filled from the page the key once named.
+  const Stamp there = pages_.at(pool, static_cast<uint32_t>(page)).stamp;
+  const bool same = StampIsReal(there) && entry != kNone && index_.Expected(entry, 0) == there;
   const bool names = entry != kNone && index_.at(entry).linked &&
                      static_cast<int64_t>(index_.at(entry).page) == page &&
                      pages_.space_of(index_.at(entry).pool) == pages_.space_of(pool);
-  if (!names) ReportPage(Reason::kStaleIndexEntry, id, pool, page);
+  if (!names && !same) ReportPage(Reason::kStaleIndexEntry, id, pool, page);
 }
 
 void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) {
@@ -203,7 +206,6 @@ void Ledger::Impl::RememberOut(KeyId key, uint32_t pool, size_t i, Stamp stamp,
   if (i == 0) {
     e.identity = identity;
     e.stamps.clear();
-    index_.ForgetReads(key);
     index_.Remember(entry);
   }
   e.stamps.resize(i, kNobodyStamp);
@@ -269,16 +271,21 @@ void Ledger::Impl::LandCopy(const ledger::PinPage& part, uint32_t pool, bool ok,
     }
     return;
   }
-  if (!present || part.runs.empty()) return;
-  for (const auto& [first, n] : part.runs) {
-    if (ok) {
-      content_.Commit(p, first, n);
-    } else {
-      content_.Void(p, first, n);
+  if (!present) return;
+  if (!ok && config_.pools[pool].kind != PoolKind::kKv && !p.ran) {
+    p.failed = BirthOf(p, kNoStamp, kNoStamp) == kNoStamp;
+    if (p.failed && part.runs.empty()) ShowContent(pool, part.page);
+  }
+  if (part.runs.empty()) return;
+  for (const ledger::LoadedRun& run : part.runs) {
+    const uint64_t last = run.first + run.n;
+    for (uint64_t i = run.first, end = i; ok && i < last; i = end + 1) {
+      end = i;
+      while (end < last && !content_.Valid(p, end, end + 1)) ++end;
+      content_.Commit(p, i, end - i, run.birth);
     }
   }
-  if (!content_.AnyValid(p)) p.stamp = kNoStamp;
-  TellContent(pool, part.page);
+  ShowContent(pool, part.page);
 }
 
 }  // namespace kvfence

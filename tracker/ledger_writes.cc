@@ -49,7 +49,8 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   const uint32_t number = pinned ? pins_.at(pinned.pin).pages[pinned.index].number : 0;
   const std::optional<ledger::KeyContent> origin = OriginOf(event.as, pool, number);
   if (!origin) return {};
-  const Stamp stamp = origin->stamp;
+  // For a place of which nothing was ever known nobody can have brought anything.
+  const Stamp stamp = origin->stamp == kNoStamp ? kNobodyStamp : origin->stamp;
   if (IsNull(pool, event.page)) return {};  // nobody's content, which only failed rows read
   const bool used = stream() && FailUsers(pool, page, true, event.xfer);
   if ((event.xfer != NameId() && !pinned) || used) {
@@ -58,28 +59,21 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   if (event.n == 0) return {};
   CheckSum(stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
            event.page);
-  if (!config_.pools[pool].scales) p.scale = scale_epochs_[pool];
   // Of what was never read under the key nothing comes back.
   const uint64_t last = std::clamp(origin->slots, event.first, event.first + event.n);
-  content_.Void(p, last, event.first + event.n - last);
-  const SlotRange slots = WithOthers(pool, stamp, {event.first, last});
-  const uint64_t n = slots.last - slots.first;
-  if (pinned) {
-    // It counts when the copy has ended well.
-    content_.Void(p, slots.first, n);
-    pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(slots.first, n);
-  } else {
-    content_.Commit(p, slots.first, n);
-  }
-  p.stamp = stamp;
-  TellContent(pool, page);
+  EraseContent(p, {last, event.first + event.n});
+  const bool put =
+      last > event.first &&
+      PutContent(pool, page, WithOthers(pool, stamp, {event.first, last}), stamp, pinned);
+  if (put && !config_.pools[pool].scales) p.scale = scale_epochs_[pool];
+  ShowContent(pool, page);
   return {};
 }
 
 // Slots and those beside them that other ranks hold: what this rank holds is what it must have.
 SlotRange Ledger::Impl::WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) const {
   const PoolConfig& c = config_.pools[pool];
-  if (c.interleave_ranks == 0) return slots;
+  if (c.interleave_ranks == 0 || !StampIsReal(stamp)) return slots;
   const uint64_t start = StampPage(stamp) * c.page_size;
   const auto elsewhere = [&](uint64_t slot) {
     return (start + slot) / c.interleave_stride % c.interleave_ranks != rank_.value();
@@ -108,7 +102,7 @@ uint32_t Ledger::Impl::SumOf(Stamp stamp, const Summed& summed, uint32_t pool) c
 // Content of one birth has one checksum, wherever it is written or read.
 void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page) {
   const uint32_t sum = summed.sum.value();
-  if (sum == 0 || stamp == kNoStamp || stamp == kNobodyStamp) return;
+  if (sum == 0 || !StampIsReal(stamp)) return;
   const uint32_t expected = SumOf(stamp, summed, pool);
   if (expected != 0 && expected != sum) {
     ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, expected, sum);
@@ -226,7 +220,11 @@ Status Ledger::Impl::Copy(const CopyEvent& event) {
 // A copy of what was never written, or isn't yet.
 void Ledger::Impl::JudgeSource(NameId xfer, uint32_t pool, uint32_t page) {
   const Page& p = pages_.at(pool, page);
-  if (config_.pools[pool].kind != PoolKind::kKv || IsNull(pool, PageId(page))) return;
+  if (IsNull(pool, PageId(page))) return;
+  if (config_.pools[pool].kind != PoolKind::kKv) {
+    if (p.failed) ReportPage(Reason::kNotCommitted, {}, pool, page);
+    return;
+  }
   const PinRef pinned = xfer == NameId() ? PinRef() : PinOf(xfer, pool, page);
   const uint64_t need = pinned ? pins_.at(pinned.pin).pages[pinned.index].need : 0;
   if (content_.AnyValid(p) && content_.Valid(p, 0, need)) return;
@@ -240,20 +238,29 @@ void Ledger::Impl::CopyContent(uint32_t from_pool, uint32_t from_page, uint32_t 
   Page& to = pages_.at(to_pool, to_page);
   const uint64_t size =
       std::min(config_.pools[from_pool].page_size, config_.pools[to_pool].page_size);
-  const Stamp stamp = from.stamp;
   const uint64_t n = std::min<uint64_t>(content_.Fill(from), size);
   if (pinned) {
-    content_.Void(to, 0, config_.pools[to_pool].page_size);
-    if (n > 0) {
-      pins_.at(pinned.pin).pages[pinned.index].runs.emplace_back(0, static_cast<uint32_t>(n));
+    std::vector<ledger::LoadedRun> runs;
+    for (uint64_t i = 0; i < n; ++i) {
+      const Stamp birth = content_.Birth(from, i);
+      if (birth == kNoStamp) continue;
+      const bool on = !runs.empty() && runs.back().first + runs.back().n == i;
+      if (on && runs.back().birth == birth) {
+        ++runs.back().n;
+      } else {
+        runs.push_back({i, 1, birth});
+      }
     }
-    to.stamp = n == 0 ? kNoStamp : stamp;
-  } else {
+    EraseContent(to, {0, config_.pools[to_pool].page_size});
+    pins_.at(pinned.pin).pages[pinned.index].runs = std::move(runs);
+  } else if (&from != &to) {
+    CutRuns(to, {0, config_.pools[to_pool].page_size});
     content_.Copy(from, to, size);
     CarryWrites(from_pool, from_page, to_pool, to_page, size);
   }
+  to.failed = from.failed && config_.pools[to_pool].kind != PoolKind::kKv;
   CopyScale(from_pool, from, to_pool, &to);
-  TellContent(to_pool, to_page);
+  ShowContent(to_pool, to_page);
 }
 
 void Ledger::Impl::CopyScale(uint32_t from_pool, const Page& from, uint32_t to_pool,

@@ -165,9 +165,12 @@ void DamageRecord(Batch& batch, Rng& rng) {
     case 1:
       record.stamp = MakeStamp(77, at);
       break;
-    case 2:
-      record.stamp = kNoStamp;
+    case 2: {
+      uint8_t& form = batch.pools[task.pool].free_form;
+      if (form != 0 && rng.Chance(1, 2)) form = kCrossForm;
+      record.stamp = form != 0 && rng.Chance(1, 2) ? kFailedStamp : kNoStamp;
       break;
+    }
     case 3:
       record.scale = static_cast<uint16_t>(record.scale + 1);
       break;
@@ -181,6 +184,8 @@ void DamageRecord(Batch& batch, Rng& rng) {
       break;
     default:
       record.fill_flags ^= kPageSealed;
+      batch.tasks[static_cast<size_t>(&task - batch.tasks.data())].open_from =
+          static_cast<uint32_t>(rng.Below(12));
       break;
   }
 }

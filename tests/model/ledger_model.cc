@@ -134,7 +134,6 @@ bool LedgerModel::MayIssue(RequestId req, uint32_t pool, PageId page, uint64_t a
 void LedgerModel::Issue(uint32_t pool, int64_t page) {
   Page& p = pages[pool][page];
   p.tag = p.tag % 2 == 1 ? p.tag + 2 : p.tag + 1;
-  p.stamp = kNoStamp;
   ++p.changes;
   p.slots.assign(p.slots.size(), Slot{});
 }
@@ -142,7 +141,6 @@ void LedgerModel::Issue(uint32_t pool, int64_t page) {
 void LedgerModel::GiveBack(uint32_t pool, int64_t page) {
   Page& p = pages[pool][page];
   p.tag += 1;
-  p.stamp = kNoStamp;
   ++p.changes;
   p.slots.assign(p.slots.size(), Slot{});
 }
@@ -269,6 +267,9 @@ void LedgerModel::On(const ShareEvent& event) {
     if (Exists(pool, page)) MaybeGiveBack(pool, page.value());
   }
   Request& request = requests.at(*req);
+  if (event.tokens > 0 && at * size + event.tokens > request.lists[pool].size() * size) {
+    Say(Reason::kNotCommitted, *req, pool, -1, static_cast<int64_t>(request.lists[pool].size()));
+  }
   request.length = std::max(request.length, at * size + event.tokens);
 }
 
@@ -480,6 +481,14 @@ void LedgerModel::On(const ReadyEvent& event) {
         Say(Reason::kNotCommitted, *req, pool, e.page, static_cast<int64_t>(at));
       }
     }
+  }
+  bool anywhere = false;
+  for (uint32_t pool = 0; pool < pages.size(); ++pool) {
+    anywhere =
+        anywhere || event.tokens <= request.lists[pool].size() * config_.pools[pool].page_size;
+  }
+  if (!anywhere) {
+    Say(Reason::kNotCommitted, *req, 0, -1, static_cast<int64_t>(request.lists[0].size()));
   }
   std::erase_if(spared_, [&](const auto& spared) {
     const auto& [id, pool, at] = spared.first;

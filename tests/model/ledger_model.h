@@ -25,16 +25,19 @@ namespace kvfence::testing {
 class LedgerModel {
  public:
   // Stands for "the stamp of some holder, entry or last holder of the page".
-  static constexpr Stamp kAnyHolders = kNobodyStamp - 1;
+  static constexpr Stamp kAnyHolders = kNobodyStamp - 8;
 
   struct Slot {
     bool valid = false;
     bool committed = false;
     std::pair<uint64_t, uint32_t> by{0, 0};  // (step + 1, row index) of a launched row, or (0, 0)
+    Stamp birth = kNoStamp;
+    // What a copy has put there since: its number, 0 for none. It shows where the slot isn't valid.
+    uint64_t copy = 0;
+    Stamp brought = kNoStamp;
   };
   struct Page {
     Tag tag = 0;
-    Stamp stamp = kNoStamp;
     Stamp last_expected = kNoStamp;
     uint64_t changes = 0;  // of content, for raced copies
     std::vector<Slot> slots;
@@ -67,9 +70,9 @@ class LedgerModel {
     Tag tag = 0;
     uint64_t changes = 0;
     uint64_t need = 0;
-    std::set<uint64_t> written;
   };
   struct Copying {
+    uint64_t number = 0;
     NameId id;
     CopyDir dir{};
     uint32_t pool = 0;
@@ -164,6 +167,9 @@ class LedgerModel {
 
   static std::string Text(const Violation& v);
 
+  // The page's one stamp: that of all its slots, kMixedStamp if they differ.
+  Stamp Shown(uint32_t pool, int64_t page) const;
+
  private:
   void Begin();
   // What trims spared for others goes with the last of them; between events.
@@ -182,6 +188,11 @@ class LedgerModel {
   bool Complete(uint32_t pool, int64_t page, uint64_t first, uint64_t last) const;
   bool Any(const Page& page) const;
   void Void(Page& page, uint64_t slot);
+  void Erase(Page& page, uint64_t slot);
+  bool ReliedOn(uint32_t pool, int64_t page, uint64_t slot) const;
+  // As Shown; what is of birth `taken` counts as of birth `as`.
+  Stamp Births(const Page& page, Stamp taken, Stamp as) const;
+  static bool MadeOwn(const Page& page, const Written& w);
   void Cut(RequestId req);
   void CutPage(RequestId req, uint32_t pool, uint64_t at);
   void Unpublish(Key& key);
@@ -202,6 +213,7 @@ class LedgerModel {
   FenceConfig config_;
   uint64_t now_ = 0;
   uint64_t serials_ = 0;
+  uint64_t copies_ = 0;
   // Slots from here on were trimmed, but spared, at a request's logical page of a pool.
   std::map<std::tuple<RequestId, uint32_t, uint64_t>, uint64_t> spared_;
   bool holes_ = false;

@@ -13,7 +13,56 @@ void LedgerModel::Void(Page& page, uint64_t slot) {
   if (!page.slots[slot].valid) return;
   page.slots[slot] = Slot{};
   ++page.changes;
-  if (!Any(page)) page.stamp = kNoStamp;
+}
+
+void LedgerModel::Erase(Page& page, uint64_t slot) {
+  Void(page, slot);
+  page.slots[slot] = Slot{};
+}
+
+bool LedgerModel::ReliedOn(uint32_t pool, int64_t page, uint64_t slot) const {
+  if (Entries(pool, page) > 0 || OutPins(pool, page) > 0) return true;
+  for (const auto& [id, held_in, at] : Holders(pool, page)) {
+    const uint64_t position = at * config_.pools[held_in].page_size + slot;
+    if (position < requests.at(id).length) return true;
+  }
+  return false;
+}
+
+Stamp LedgerModel::Births(const Page& page, Stamp taken, Stamp as) const {
+  std::set<Stamp> births;
+  for (const Slot& slot : page.slots) {
+    if (!slot.valid && slot.copy == 0) continue;
+    const Stamp birth = slot.valid ? slot.birth : slot.brought;
+    births.insert(birth == taken ? as : birth);
+  }
+  if (births.empty()) return kNoStamp;
+  return births.size() == 1 ? *births.begin() : kMixedStamp;
+}
+
+bool LedgerModel::MadeOwn(const Page& page, const Written& w) {
+  if (w.copied || w.slots.empty() || w.old_expected == w.new_stamp) return false;
+  return std::none_of(w.slots.begin(), w.slots.end(), [&](uint64_t i) {
+    return page.slots[i].valid && page.slots[i].birth == w.old_expected;
+  });
+}
+
+Stamp LedgerModel::Shown(uint32_t pool, int64_t page) const {
+  const Page& p = pages[pool][page];
+  const Stamp plain = Births(p, kNoStamp, kNoStamp);
+  if (plain != kMixedStamp) return plain;
+  // What a row wrote counts as what the page was promised as, until its step is confirmed.
+  for (const LaunchedStep& step : steps) {
+    for (const LaunchedRow& row : step.rows) {
+      if (step.confirmed || !row.reasons.empty()) continue;
+      for (const Written& w : row.written) {
+        if (w.pool != pool || w.page != page || w.tag != p.tag || !MadeOwn(p, w)) continue;
+        const Stamp stamp = Births(p, w.new_stamp, w.old_expected);
+        if (stamp != kMixedStamp) return stamp;
+      }
+    }
+  }
+  return kMixedStamp;
 }
 
 // --- pins ----------------------------------------------------------------------------------------
@@ -30,6 +79,8 @@ void LedgerModel::JudgePinKey(const PinEvent& event, RequestId req) {
   }
   if (event.dir == CopyDir::kOut && !req && !event.pages.empty() &&
       Exists(pool, event.pages.front()) && !named) {
+    const Stamp there = Shown(pool, first);
+    if (key != nullptr && key->stamp == there && StampIsReal(there)) return;
     Say(Reason::kStaleIndexEntry, req, pool, first);
   }
 }
@@ -52,8 +103,13 @@ void LedgerModel::On(const PinEvent& event) {
     }
   }
   sides_ended.erase(event.id);
-  Copying c{
-      .id = event.id, .dir = event.dir, .pool = pool, .req = {}, .key = event.key, .pages = {}};
+  Copying c{.number = ++copies_,
+            .id = event.id,
+            .dir = event.dir,
+            .pool = pool,
+            .req = {},
+            .key = event.key,
+            .pages = {}};
   if (req) c.req = *req;
   if (event.key) JudgePinKey(event, c.req);
   for (size_t i = 0; i < event.pages.size(); ++i) {
@@ -85,7 +141,7 @@ void LedgerModel::On(const PinEvent& event) {
       Say(Reason::kKeyMismatch, *req, pool, page, event.at ? static_cast<int64_t>(at) : -1);
     }
     if (Null(pool, event.pages[i])) continue;
-    Pinned part{.page = page, .tag = p.tag, .changes = p.changes, .need = 0, .written = {}};
+    Pinned part{.page = page, .tag = p.tag, .changes = p.changes, .need = 0};
     const uint64_t size = config_.pools[pool].page_size;
     if (theirs && event.dir == CopyDir::kOut) {
       const uint64_t length = requests.at(*req).length;
@@ -130,15 +186,13 @@ void LedgerModel::On(const UnpinEvent& event) {
         Say(Reason::kCopyRaced, c.req, c.pool, part.page);
       }
       if (c.dir == CopyDir::kIn && present) {
-        for (const uint64_t slot : part.written) {
-          if (event.ok) {
-            p.slots[slot] = {.valid = true, .committed = true};
-            ++p.changes;
-          } else {
-            Void(p, slot);
-          }
+        for (Slot& slot : p.slots) {
+          if (slot.copy != c.number) continue;
+          slot.copy = 0;
+          if (slot.valid || !event.ok) continue;  // written since, by somebody else
+          slot = {.valid = true, .committed = true, .birth = slot.brought};
+          ++p.changes;
         }
-        if (!part.written.empty() && !Any(p)) p.stamp = kNoStamp;
       }
     }
   }
@@ -197,21 +251,36 @@ void LedgerModel::On(const WriteEvent& event) {
       return;
     }
     stamp = StampOf(as, pool, *event.as.at);
+    if (stamp == kNoStamp) stamp = kNobodyStamp;
   }
   if (Null(pool, event.page)) return;
   const bool used = config_.reuse == Reuse::kStream && FailUsers(pool, page, true);
   if ((event.xfer != NameId() && copy == nullptr) || used) Say(Reason::kInFlight, as, pool, page);
   if (event.n == 0) return;
+  std::set<uint64_t> slots;
+  std::set<uint64_t> ruined;
   for (uint64_t i = event.first; i < event.first + event.n; ++i) {
+    slots.insert(i);
+    if (p.slots[i].valid && ReliedOn(pool, page, i)) ruined.insert(i);
+  }
+  for (const uint64_t i : slots) Erase(p, i);
+  // Beside somebody's content nobody's is none, except over what somebody relies on.
+  const Stamp rest = Births(p, kNoStamp, kNoStamp);
+  if (stamp == kNobodyStamp && rest != kNoStamp && rest != kNobodyStamp) {
+    slots = ruined;
+    if (slots.empty()) return;
+  }
+  if (stamp != kNobodyStamp && rest == kNobodyStamp) {
+    for (uint64_t i = 0; i < size; ++i) Erase(p, i);
+  }
+  for (const uint64_t i : slots) {
     if (copy != nullptr) {
-      Void(p, i);
-      part->written.insert(i);
+      p.slots[i] = {.copy = copy->number, .brought = stamp};
     } else {
-      p.slots[i] = {.valid = true, .committed = true};
+      p.slots[i] = {.valid = true, .committed = true, .birth = stamp};
     }
   }
   if (copy == nullptr) ++p.changes;
-  p.stamp = stamp;
 }
 
 void LedgerModel::On(const ReadEvent& event) {
@@ -250,8 +319,10 @@ void LedgerModel::CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool
   const size_t size = std::min(source.slots.size(), target.slots.size());
   ++target.changes;
   target.slots.assign(target.slots.size(), Slot{});
-  for (size_t i = 0; i < size; ++i) target.slots[i] = source.slots[i];
-  target.stamp = Any(target) ? source.stamp : kNoStamp;
+  for (size_t i = 0; i < size; ++i) {
+    if (source.slots[i].valid) target.slots[i] = source.slots[i];
+    target.slots[i].copy = 0;
+  }
   for (LaunchedStep& step : steps) {
     for (LaunchedRow& row : step.rows) {
       if (!row.reasons.empty()) continue;
@@ -262,7 +333,7 @@ void LedgerModel::CopyContent(uint32_t from_pool, int64_t from, uint32_t to_pool
         w.page = to;
         w.tag = target.tag;
         w.copied = true;
-        w.old_stamp = w.new_stamp = target.stamp;
+        w.old_stamp = w.new_stamp = Shown(to_pool, to);
         std::erase_if(w.slots, [&](uint64_t s) { return s >= size; });
         row.written.push_back(w);
       }

@@ -151,8 +151,12 @@ void LedgerModel::FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons) {
     // Failed before attention ran, and nobody touched the page: as if it had never been launched.
     const bool unwritten = !step.judged && !w.copied && p.changes == w.changes;
     if (unwritten) {
-      p.slots = w.before.slots;
-      p.stamp = w.before.stamp;
+      for (size_t i = 0; i < p.slots.size(); ++i) {
+        const Slot now = p.slots[i];
+        p.slots[i] = w.before.slots[i];
+        p.slots[i].copy = now.copy;  // what copies did meanwhile they have done
+        p.slots[i].brought = now.brought;
+      }
       p.changes = w.before.changes;
     }
     for (const uint64_t slot : w.slots) {
@@ -163,8 +167,12 @@ void LedgerModel::FailRow(LaunchedStep& step, uint32_t row, CheckSet reasons) {
       Void(p, slot);
     }
     const bool alone = unwritten || !WrittenByOther(w);
-    if (!unwritten && w.old_stamp != w.new_stamp && alone && Any(p) && p.stamp == w.new_stamp) {
-      p.stamp = w.old_stamp;
+    if (!unwritten && w.old_stamp != w.new_stamp && alone) {
+      const Stamp before = w.old_stamp == kNoStamp ? w.old_expected : w.old_stamp;
+      for (Slot& slot : p.slots) {
+        if (slot.birth == w.new_stamp) slot.birth = before;
+        if (slot.brought == w.new_stamp) slot.brought = before;
+      }
     }
     const auto request = requests.find(r.req);
     if (request == requests.end() || w.at >= request->second.lists[w.pool].size()) continue;
@@ -257,7 +265,7 @@ void LedgerModel::JudgeHole(LaunchedStep& step, uint32_t index, uint32_t pool, u
   }
   const uint64_t last =
       row.length > start ? std::min<uint64_t>(p.slots.size(), row.length - start) : 0;
-  if (whole || last == 0 || end < last || p.stamp != e.stamp) return;
+  if (whole || last == 0 || end < last || Shown(pool, e.page) != e.stamp) return;
   Violation v;
   v.reason = Reason::kNotCommitted;
   v.step = static_cast<int64_t>(step.step);
@@ -277,7 +285,7 @@ void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, 
   const uint64_t size = config_.pools[pool].page_size;
   const uint64_t end = row.length + plan.new_tokens;
   std::set<uint64_t> slots;
-  bool there = p.stamp == e.stamp;
+  bool there = Shown(pool, e.page) == e.stamp;
   for (uint64_t i = 0; i < size; ++i) {
     const uint64_t position = at * size + i;
     if (position >= row.length && position < end) {
@@ -298,8 +306,8 @@ void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, 
   w.tag = e.tag;
   w.at = at;
   w.slots = slots;
-  w.old_stamp = p.stamp;
-  w.new_stamp = slots.empty() ? p.stamp : stamp;
+  w.old_stamp = Shown(pool, e.page);
+  w.new_stamp = slots.empty() ? w.old_stamp : stamp;
   w.old_expected = e.stamp;
   w.before = before;
   w.changes = p.changes;
@@ -307,15 +315,15 @@ void LedgerModel::LaunchPage(LaunchedStep& step, uint32_t index, uint32_t pool, 
     row.written.push_back(w);
     return;
   }
-  if (row.length <= at * size && p.stamp != e.stamp) {
+  if (row.length <= at * size && Shown(pool, e.page) != e.stamp) {
     for (uint64_t i = 0; i < size; ++i) Void(p, i);
   }
   for (const uint64_t i : slots) {
     p.slots[i].valid = true;
     p.slots[i].by = {step.step + 1, index};
   }
+  for (Slot& slot : p.slots) slot.birth = slot.valid ? stamp : kNoStamp;
   ++p.changes;
-  p.stamp = stamp;
   e.stamp = stamp;
   w.changes = p.changes;
   row.written.push_back(w);
@@ -333,7 +341,18 @@ void LedgerModel::Judge(StepId id, const std::vector<uint32_t>& reasons) {
 void LedgerModel::On(const ConfirmEvent& event) {
   Begin();
   for (LaunchedStep& step : steps) {
-    if (step.step == event.step.value()) step.confirmed = true;
+    if (step.step != event.step.value()) continue;
+    step.confirmed = true;
+    for (LaunchedRow& row : step.rows) {
+      for (const Written& w : row.written) {
+        Page& p = pages[w.pool][w.page];
+        if (!row.reasons.empty() || p.tag != w.tag || !MadeOwn(p, w)) continue;
+        for (Slot& slot : p.slots) {  // the page is the row's now, whoever brings it
+          if (slot.birth == w.old_expected) slot.birth = w.new_stamp;
+          if (slot.brought == w.old_expected) slot.brought = w.new_stamp;
+        }
+      }
+    }
   }
 }
 

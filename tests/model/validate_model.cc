@@ -196,6 +196,7 @@ class PoolJudge {
     const PageRecord& record = s_.pool->records[page];
     const Expectation want = *s_.Want(k);
     if (s_.pool->free_form) {
+      if (Failed(k, page, record.stamp, out)) return;
       const bool cleared = record.stamp == kNobodyStamp && s_.before == 0;
       if (record.stamp != kNoStamp && record.stamp != want.stamp && !cleared) {
         out[k].insert(Reason::kStampMismatch);
@@ -214,6 +215,20 @@ class PoolJudge {
       if (p % s_.ps >= s_.Fill(page)) out[k].insert(Reason::kNotCommitted);
     }
     Skipped(k, out);
+  }
+
+  // Nothing but a failed copy's there: good only for a row that writes the page and doesn't read
+  // it.
+  bool Failed(uint64_t k, int64_t page, Stamp stamp, std::map<uint64_t, Reasons>& out) {
+    if (stamp != kFailedStamp) return false;
+    bool writes = false;
+    for (const int64_t slot : s_.slots) {
+      const bool inside = slot >= 0 && s_.InPool(slot / static_cast<int64_t>(s_.ps));
+      writes = writes || (!s_.Skip(slot) && inside && slot / static_cast<int64_t>(s_.ps) == page);
+    }
+    const bool reads = s_.before != 0 && s_.pool->free_form == 1;
+    if (!writes || reads) out[k].insert(Reason::kNotCommitted);
+    return true;
   }
 
   void Skipped(uint64_t k, std::map<uint64_t, Reasons>& out) {
@@ -246,7 +261,9 @@ class PoolJudge {
       return;
     }
     if (!s_.pool->free_form && mode_ == Mode::kConfirm) Skipped(k, places);
-    Recheck(k, s_.pool->records[page].stamp, *want);
+    const Stamp stamp = s_.pool->records[page].stamp;
+    if (s_.pool->free_form && Failed(k, page, stamp, places)) return;
+    Recheck(k, stamp, *want);
   }
 
   void Recheck(uint64_t k, Stamp stamp, const Expectation& want) {
@@ -293,12 +310,12 @@ class PoolJudge {
     }
   }
 
-  void SealedOrShared(uint64_t k, int64_t slot) {
+  void SealedOrShared(uint64_t k, int64_t slot, bool open = false) {
     const PageRecord& record = s_.pool->records[slot / static_cast<int64_t>(s_.ps)];
     if (record.fill_flags & kPageShared) Hit(k, Reason::kWriteShared);
     const uint64_t off = static_cast<uint64_t>(slot) % s_.ps;
     const bool holds = s_.pool->free_form || off < (record.fill_flags & kFillMask);
-    if ((record.fill_flags & kPageSealed) && holds) {
+    if ((record.fill_flags & kPageSealed) && holds && !open) {
       Hit(k, Reason::kWriteShared);
     }
   }
@@ -326,7 +343,10 @@ class PoolJudge {
         at.insert(Reason::kWriteTarget);
       }
       for (Reason reason : at) Hit(k, reason);
-      if (!beyond && s_.SlotInPool(slot)) SealedOrShared(k, slot);
+      // Its own slots of steps that haven't retired may be written again.
+      const bool mine = own && slot == static_cast<int64_t>(*own);
+      const bool open = mine && s_.task->open_from != 0 && p >= s_.task->open_from - 1;
+      if (!beyond && s_.SlotInPool(slot)) SealedOrShared(k, slot, open);
     }
   }
 

@@ -41,10 +41,17 @@ inline constexpr uint64_t kMaxSerial = (uint64_t{1} << 40) - 1;
 inline constexpr Stamp kNoStamp = 0;
 // Content that is nobody's (a page that was zeroed while it held something, a remote BEGIN mark).
 inline constexpr Stamp kNobodyStamp = ~uint64_t{0};
+// Content of more than one lineage in one page. Serials end below these (I-3): nobody expects it.
+inline constexpr Stamp kMixedStamp = kNobodyStamp - 1;
+// Nothing but what a copy that failed may have left there (`state` and `cross` pools, which keep no
+// fill that would say so).
+inline constexpr Stamp kFailedStamp = kNobodyStamp - 2;
 
 KVF_HD constexpr Stamp MakeStamp(uint64_t serial, uint64_t logical_page) {
   return serial << kStampPageBits | logical_page;
 }
+// Is it the stamp of a lineage?
+KVF_HD constexpr bool StampIsReal(Stamp stamp) { return stamp != kNoStamp && stamp < kFailedStamp; }
 KVF_HD constexpr uint64_t StampSerial(Stamp stamp) { return stamp >> kStampPageBits; }
 KVF_HD constexpr uint64_t StampPage(Stamp stamp) { return stamp & kMaxLogicalPage; }
 

@@ -41,6 +41,9 @@ static_assert(sizeof(Expectation) == 16);
 // Expectations live in chunks, so that device memory follows live pages, not rows x context.
 inline constexpr uint32_t kChunkEntries = 64;
 
+// A pool that steps fill once and read from then on, whatever the request's length.
+inline constexpr uint8_t kCrossForm = 2;
+
 // One pool's part of the gate, and what its geometry is.
 struct PoolState {
   PageRecord* records;  // [pages]
@@ -51,7 +54,8 @@ struct PoolState {
   int64_t skip_slot;  // used when has_skip_slot: the only negative slot that means "skip"
   uint8_t has_skip_slot;
   uint8_t page_scales;  // pages carry their own scale entries
-  uint8_t free_form;    // `state` and `cross` pools: length, fill and write position don't apply
+  // `state` (1) and `cross` (kCrossForm) pools: length, fill and write position don't apply.
+  uint8_t free_form;
   uint8_t pad;
   uint16_t scale_epoch;  // per-tensor scales
   uint16_t pad2;
@@ -94,8 +98,8 @@ struct PoolTask {
   uint32_t prefix;       // index of the shared-prefix table read instead of first entries, or ~0
   uint32_t late_begin;   // logical pages whose fill, stamp and scale validate does not ask: sorted
   uint32_t late_end;     // range late_pages[late_begin .. late_end), see kLateAtConfirm
-  uint32_t pad;
-  uint64_t work_begin;  // running sum of (end_page - first_page): balances blocks over pages
+  uint32_t open_from;    // 1 + first position from which on slots aren't committed yet; 0: all are
+  uint64_t work_begin;   // running sum of (end_page - first_page): balances blocks over pages
 };
 
 // A late page with this bit is asked at confirm (`loads`); one without it is written by another row
