@@ -11,7 +11,8 @@ namespace {
 
 const std::vector<const Verb*>& Verbs() {
   static const std::vector<const Verb*> kVerbs = {&RunVerb(),  &CheckVerb(),  &ShrinkVerb(),
-                                                  &BugsVerb(), &FaultsVerb(), &PlanVerb()};
+                                                  &BugsVerb(), &FaultsVerb(), &ExploreVerb(),
+                                                  &PlanVerb()};
   return kVerbs;
 }
 
@@ -32,6 +33,7 @@ std::string Overview() {
       "  kvfence shrink engine.kvlog -o s.kvlog   a log without all it does not need\n"
       "  kvfence bugs                             what it says to real bugs\n"
       "  kvfence faults                           what can be injected\n"
+      "  kvfence explore                          every interleaving of a small world\n"
       "  kvfence plan                             how many tokens of KV cache fit\n"
       "\nEvery verb takes --json. NO_COLOR is honoured.\n" +
       std::string(kExitCodes);

@@ -21,7 +21,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::vector<const Verb*> AllVerbs() {
-  return {&RunVerb(), &CheckVerb(), &FaultsVerb(), &PlanVerb()};
+  return {&RunVerb(), &CheckVerb(), &FaultsVerb(), &ExploreVerb(), &PlanVerb()};
 }
 
 // One line that begins as all messages of a verb do.
