@@ -1,43 +1,59 @@
-// The decode attention kernel, for nvcc and for the CPU shim.
+// The decode attention kernels, for nvcc and for the CPU shim.
 //
-// Idea: a block is one row and up to 8 query heads of one KV head; a warp is one query head and one
-// part of the row's positions. A warp works on several tokens at a time: head_dim / 16 lanes share
-// a token, each with 16 codes (one 16-byte load of K, one of V), so that the cross-lane sum is
-// short and all heads of a block read the same lines. Each group of lanes keeps its own softmax; at
-// the end they are joined within the warp by shuffles, and between parts through shared memory.
-// Invariant: who takes which position depends on logical positions only (I-62).
+// Idea: a block is one row, one KV head, up to 16 of its lines (query heads of all query tokens)
+// and, when contexts are spread, one part of the context; a warp is two lines and one share of the
+// part's positions. A warp works on several tokens at a time: head_dim / 16 lanes share a token,
+// each with 16 numbers (one 16-byte load of codes), decoded once for both lines. Each group of
+// lanes keeps its own softmax; they are joined within the warp by shuffles, between warps through
+// shared memory, and between parts of the context in order: here, or by JoinKernel. Invariant: who
+// takes which position depends on logical positions only (I-62).
 #pragma once
 
-#include "attention_core.h"
+#include "attention_problem.h"
 #include "kvfence/cuda_on_cpu.h"
 
 namespace kvfence::attention {
 inline namespace KVF_KERNEL_BUILD {
 
-inline constexpr uint32_t kLaneDims = 16;  // head dimensions of one lane: a 16-byte load of codes
+inline constexpr uint32_t kLaneDims = 16;  // numbers of one lane: a 16-byte load of codes
 inline constexpr uint32_t kWarpLanes = 32;
-inline constexpr uint32_t kBlockHeads = 8;  // query heads of a block at most
-inline constexpr uint32_t kBlockWarps = 8;  // warps of a block at most
+inline constexpr uint32_t kBlockWarps = 8;
+inline constexpr uint32_t kWarpLines = 2;
 
 // How a launch is cut, from its geometry alone, so that a captured graph stays valid.
 struct AttentionGrid {
-  uint32_t heads;        // query heads of a block
-  uint32_t parts;        // warps that share a head's positions
-  uint32_t head_blocks;  // blocks per KV head
+  uint32_t line_warps;   // warps of a block that have lines of their own
+  uint32_t shares;       // warps that share a line's positions
+  uint32_t line_blocks;  // blocks per KV head
+  uint32_t parts;        // of the context
 };
-KVF_HD AttentionGrid AttentionGridOf(const DecodeAttention& a) {
-  const uint32_t group = a.num_qo_heads / a.num_kv_heads;
-  const uint32_t heads = group < kBlockHeads ? group : kBlockHeads;
-  return {heads, kBlockWarps / heads, (group + heads - 1) / heads};
+KVF_HD AttentionGrid AttentionGridOf(const Problem& a, uint32_t parts) {
+  const uint32_t lines = a.seq_len_q * GroupOf(a);
+  const uint32_t pairs = (lines + kWarpLines - 1) / kWarpLines;
+  const uint32_t line_warps = pairs < kBlockWarps ? pairs : kBlockWarps;
+  return {line_warps, kBlockWarps / line_warps, (pairs + line_warps - 1) / line_warps, parts};
 }
 
-// What the parts of a head hand over: the state and the weighted sum.
-KVF_HD uint32_t PartialFloats(uint32_t head_dim) { return head_dim + 2; }
+// What kinds of kernel there are: the dims of keys and values, and their type.
+template <uint32_t kDim0, uint32_t kDim1, KvType kType>
+struct Form {
+  static constexpr uint32_t kKey = kDim0;   // and the value's
+  static constexpr uint32_t kTail = kDim1;  // of the key only; then the value is the key (MLA)
+  static constexpr KvType kKv = kType;
+  static constexpr uint32_t kBytes = kType == KvType::kE4m3 ? 1 : 2;
+  static constexpr uint32_t kTokenLanes = kDim0 / kLaneDims;
+  static constexpr uint32_t kTokens = kWarpLanes / kTokenLanes;  // of a warp at a time
+  static constexpr uint32_t kTailDims = kDim1 / kWarpLanes;      // of a lane
+  static_assert(kDim1 == 0 || kTokenLanes == kWarpLanes);
+};
 
+template <class F>
 struct Lane {
-  float q[kLaneDims];
-  float acc[kLaneDims];
-  SoftmaxState state;
+  float q[kWarpLines][kLaneDims];
+  float q_tail[kWarpLines][F::kTailDims + 1];
+  float acc[kWarpLines][kLaneDims];
+  SoftmaxState state[kWarpLines];
+  Span span[kWarpLines];
 };
 
 // Four codes of a word, lowest byte first. The conversion is exact, by instruction or by hand.
@@ -60,160 +76,358 @@ __device__ __forceinline__ void DecodeFour(uint32_t word, float* out) {
 #endif
 }
 
-__device__ __forceinline__ void DecodeSixteen(uint4 words, float* out) {
-  DecodeFour(words.x, out);
-  DecodeFour(words.y, out + 4);
-  DecodeFour(words.z, out + 8);
-  DecodeFour(words.w, out + 12);
+// Four codes, or two numbers of BF16.
+template <class F>
+__device__ __forceinline__ void DecodeWord(uint32_t word, float* out) {
+  if constexpr (F::kKv == KvType::kE4m3) {
+    DecodeFour(word, out);
+  } else {
+    out[0] = FloatOfBits(word << 16);
+    out[1] = FloatOfBits(word & 0xFFFF0000u);
+  }
 }
 
-// Sum over the kDim / 16 lanes that share a token; all of them get it.
-template <uint32_t kDim>
+// A lane's sixteen numbers, as they come from memory.
+template <class F>
+struct Numbers {
+  uint4 words[F::kBytes];
+
+  __device__ __forceinline__ void Load(const uint8_t* from) {
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kBytes; ++i) words[i] = reinterpret_cast<const uint4*>(from)[i];
+  }
+  __device__ __forceinline__ void Decode(float* out) const {
+    constexpr uint32_t kPerWord = 4 / F::kBytes;
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kBytes; ++i) {
+      float* to = out + i * 4 * kPerWord;
+      DecodeWord<F>(words[i].x, to);
+      DecodeWord<F>(words[i].y, to + kPerWord);
+      DecodeWord<F>(words[i].z, to + 2 * kPerWord);
+      DecodeWord<F>(words[i].w, to + 3 * kPerWord);
+    }
+  }
+};
+
+// One number of either type.
+template <class F>
+__device__ __forceinline__ float NumberAt(const uint8_t* data, uint32_t i) {
+  if constexpr (F::kKv == KvType::kE4m3) return DecodeE4m3(data[i]);
+  return Bf16ToFloat(reinterpret_cast<const uint16_t*>(data)[i]);
+}
+
+// Sum over the lanes that share a token; all of them get it.
+template <class F>
 __device__ __forceinline__ float SumOverToken(float value) {
   KVF_UNROLL
-  for (uint32_t offset = kDim / kLaneDims / 2; offset > 0; offset /= 2) {
+  for (uint32_t offset = F::kTokenLanes / 2; offset > 0; offset /= 2) {
     value += __shfl_xor_sync(0xFFFFFFFFu, value, static_cast<int>(offset));
   }
   return value;
 }
 
+// The score of each line for one token, page and tensor scales apart. The whole warp calls it.
+template <class F>
+__device__ __forceinline__ void Dots(const float* key, const float* tail, const Lane<F>& lane,
+                                     float* dots) {
+  KVF_UNROLL
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    float dot = 0.0f;
+    KVF_UNROLL
+    for (uint32_t d = 0; d < kLaneDims; ++d) dot += lane.q[l][d] * key[d];
+    if constexpr (F::kTail != 0) {
+      KVF_UNROLL
+      for (uint32_t d = 0; d < F::kTailDims; ++d) dot += lane.q_tail[l][d] * tail[d];
+    }
+    dots[l] = SumOverToken<F>(dot);
+  }
+}
+
 // One token (kMaskedSlot: none) for the lanes that share it. The whole warp calls it.
-template <uint32_t kDim>
-__device__ __forceinline__ void TakeTokenAt(const DecodeAttention& a, int64_t slot,
+template <class F>
+__device__ __forceinline__ void TakeTokenAt(const Problem& a, uint64_t position, int64_t slot,
                                             uint32_t kv_head, uint32_t dims_before, float scale,
-                                            Lane* lane) {
+                                            Lane<F>* lane) {
   const bool readable = slot != kMaskedSlot;
   CachePlace place = {0, 0};
-  uint4 k = make_uint4(0, 0, 0, 0), v = make_uint4(0, 0, 0, 0);
+  Numbers<F> k = {}, v = {};
+  float tail[F::kTailDims + 1] = {};
   if (readable) {
-    place = PlaceOf(a, slot, kv_head);
-    k = *reinterpret_cast<const uint4*>(a.k_cache + place.offset + dims_before);
-    v = *reinterpret_cast<const uint4*>(a.v_cache + place.offset + dims_before);
+    place = PlaceOf(a, slot);
+    k.Load(a.k0.data + OffsetIn(a.k0, place) + kv_head * a.k0.head_stride +
+           dims_before * F::kBytes);
+    if constexpr (F::kTail == 0) {
+      v.Load(a.v.data + OffsetIn(a.v, place) + kv_head * a.v.head_stride + dims_before * F::kBytes);
+    } else {
+      KVF_UNROLL
+      for (uint32_t d = 0; d < F::kTailDims; ++d) {
+        tail[d] = NumberAt<F>(a.k1.data + OffsetIn(a.k1, place), threadIdx.x * F::kTailDims + d);
+      }
+    }
   }
-  float decoded[kLaneDims];
-  DecodeSixteen(k, decoded);
-  float dot = 0.0f;
-  KVF_UNROLL
-  for (uint32_t d = 0; d < kLaneDims; ++d) dot += lane->q[d] * decoded[d];
-  dot = SumOverToken<kDim>(dot);
+  float decoded[kLaneDims], dots[kWarpLines];
+  k.Decode(decoded);
+  Dots<F>(decoded, tail, *lane, dots);
   if (!readable) return;
-  const float score = dot * (scale * PageScale(a.k_page_scales, place.page));
-  const TokenWeight taken = TakeToken(&lane->state, score);
-  const float weight = taken.weight * PageScale(a.v_page_scales, place.page);
-  DecodeSixteen(v, decoded);
+  const float k_scale = scale * ScaleAt(a.k_page_scales, place.page);
+  const float v_scale = ScaleAt(a.v_page_scales, place.page);
+  if constexpr (F::kTail == 0) v.Decode(decoded);
   KVF_UNROLL
-  for (uint32_t d = 0; d < kLaneDims; ++d) {
-    lane->acc[d] = lane->acc[d] * taken.keep + weight * decoded[d];
-  }
-}
-
-// Joins the groups of lanes of a warp; afterwards the first kDim / 16 lanes hold the warp's sum.
-template <uint32_t kDim>
-__device__ __forceinline__ void JoinWarp(Lane* lane) {
-  KVF_UNROLL
-  for (uint32_t offset = kDim / kLaneDims; offset < kWarpLanes; offset *= 2) {
-    SoftmaxState other;
-    other.max = __shfl_down_sync(0xFFFFFFFFu, lane->state.max, offset);
-    other.sum = __shfl_down_sync(0xFFFFFFFFu, lane->state.sum, offset);
-    const TokenWeight joined = TakeState(&lane->state, other);
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    if (position < lane->span[l].begin || position >= lane->span[l].end) continue;
+    const TokenWeight taken = TakeToken(&lane->state[l], dots[l] * k_scale);
+    const float weight = taken.weight * v_scale;
     KVF_UNROLL
     for (uint32_t d = 0; d < kLaneDims; ++d) {
-      const float theirs = __shfl_down_sync(0xFFFFFFFFu, lane->acc[d], offset);
-      lane->acc[d] = lane->acc[d] * joined.keep + theirs * joined.weight;
+      lane->acc[l][d] = lane->acc[l][d] * taken.keep + weight * decoded[d];
     }
   }
 }
 
-// Joins the parts of a head, part 0 first, and writes the head's output. One warp.
-template <uint32_t kDim>
-__device__ __forceinline__ void JoinParts(const DecodeAttention& a, const float* partials,
-                                          uint32_t parts, uint64_t out_head, uint32_t lane_index) {
-  SoftmaxState state = EmptySoftmax();
-  float acc[kDim / kWarpLanes] = {};
-  for (uint32_t p = 0; p < parts; ++p) {
-    const float* partial = partials + p * PartialFloats(kDim);
-    const TokenWeight joined = TakeState(&state, {partial[kDim], partial[kDim + 1]});
-    KVF_UNROLL
-    for (uint32_t i = 0; i < kDim / kWarpLanes; ++i) {
-      acc[i] = acc[i] * joined.keep + partial[i * kWarpLanes + lane_index] * joined.weight;
-    }
-  }
-  const float scale = OutputScale(a, state);
+// Joins the groups of lanes of a warp; afterwards the first kTokenLanes lanes hold the warp's sum.
+template <class F>
+__device__ __forceinline__ void JoinWarp(Lane<F>* lane) {
   KVF_UNROLL
-  for (uint32_t i = 0; i < kDim / kWarpLanes; ++i) {
-    StoreFloat(a.o, out_head * kDim + i * kWarpLanes + lane_index, acc[i] * scale);
+  for (uint32_t offset = F::kTokenLanes; offset < kWarpLanes; offset *= 2) {
+    KVF_UNROLL
+    for (uint32_t l = 0; l < kWarpLines; ++l) {
+      SoftmaxState other;
+      other.max = __shfl_down_sync(0xFFFFFFFFu, lane->state[l].max, offset);
+      other.sum = __shfl_down_sync(0xFFFFFFFFu, lane->state[l].sum, offset);
+      const TokenWeight joined = TakeState(&lane->state[l], other);
+      KVF_UNROLL
+      for (uint32_t d = 0; d < kLaneDims; ++d) {
+        const float theirs = __shfl_down_sync(0xFFFFFFFFu, lane->acc[l][d], offset);
+        lane->acc[l][d] = lane->acc[l][d] * joined.keep + theirs * joined.weight;
+      }
+    }
   }
-  if (a.lse != nullptr && lane_index == 0) a.lse[out_head] = LogSumExp(state);
 }
 
-// grid (rows, num_kv_heads, head_blocks), block (32, parts, heads), dynamic shared memory
-// heads * parts * PartialFloats(kDim) floats.
-template <uint32_t kDim>
-__global__ void __launch_bounds__(kBlockWarps* kWarpLanes)
-    DecodeAttentionKernel(const DecodeAttention a) {
+// A line's sum while it is joined: a warp has it, a lane each 32nd number.
+template <class F>
+struct LineSum {
+  SoftmaxState state;
+  float acc[F::kKey / kWarpLanes];
+
+  __device__ __forceinline__ void Clear() {
+    state = EmptySoftmax();
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) acc[i] = 0.0f;
+  }
+  __device__ __forceinline__ void Take(SoftmaxState other, const float* numbers, uint32_t stride) {
+    const TokenWeight joined = TakeState(&state, other);
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
+      acc[i] = acc[i] * joined.keep + numbers[i * stride] * joined.weight;
+    }
+  }
+  __device__ __forceinline__ void TakePartial(const float* partial) {
+    Take({partial[F::kKey], partial[F::kKey + 1]}, partial + threadIdx.x, kWarpLanes);
+  }
+  __device__ __forceinline__ void Leave(float* partial) const {
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
+      partial[i * kWarpLanes + threadIdx.x] = acc[i];
+    }
+    if (threadIdx.x != 0) return;
+    partial[F::kKey] = state.max;
+    partial[F::kKey + 1] = state.sum;
+  }
+  __device__ __forceinline__ void Write(const Problem& a, uint32_t kv_head, uint64_t out) const {
+    const float scale = OutputScale(a, kv_head, state);
+    KVF_UNROLL
+    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
+      StoreFloat(a.o, out * F::kKey + i * kWarpLanes + threadIdx.x, acc[i] * scale);
+    }
+    if (a.lse != nullptr && threadIdx.x == 0) a.lse[out] = LogSumExp(state);
+  }
+};
+
+// Where a line's partial result of a part lies in the workspace.
+KVF_HD uint64_t PartialAt(const Problem& a, uint32_t parts, uint32_t row, uint32_t kv_head,
+                          uint32_t line, uint64_t part) {
+  const uint64_t lines = uint64_t{a.seq_len_q} * GroupOf(a);
+  const uint64_t which = (uint64_t{row} * a.num_kv_heads + kv_head) * lines + line;
+  return (which * parts + part) * PartialFloats(a.dim_v);
+}
+
+template <class F>
+__device__ __forceinline__ void OpenLines(const Problem& a, const AttentionRow& row,
+                                          uint32_t kv_head, uint32_t first_line, uint32_t lines,
+                                          Lane<F>* lane) {
+  const uint32_t dims_before = threadIdx.x % F::kTokenLanes * kLaneDims;
+  KVF_UNROLL
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    const bool mine = first_line + l < lines;
+    const uint64_t out = mine ? OutputOfLine(a, row, kv_head, first_line + l) : 0;
+    lane->span[l] = mine ? SpanOfQuery(a, row, (first_line + l) / GroupOf(a)) : Span{0, 0};
+    KVF_UNROLL
+    for (uint32_t d = 0; d < kLaneDims; ++d) {
+      lane->q[l][d] = mine ? LoadFloat(a.q0.array, out * a.q0.stride + dims_before + d) : 0.0f;
+    }
+    if constexpr (F::kTail != 0) {
+      const uint64_t from = out * a.q1.stride + threadIdx.x * F::kTailDims;
+      KVF_UNROLL
+      for (uint32_t d = 0; d < F::kTailDims; ++d) {
+        lane->q_tail[l][d] = mine ? LoadFloat(a.q1.array, from + d) : 0.0f;
+      }
+    }
+  }
+}
+
+// This warp's share of positions [begin, end), and what its first lanes hold at the end into
+// shared memory: [kWarpLines][PartialFloats].
+template <class F>
+__device__ __forceinline__ void RunShare(const Problem& a, const AttentionRow& row,
+                                         uint32_t kv_head, Span part, float scale, Lane<F>* lane,
+                                         float* partial) {
+  const uint32_t dims_before = threadIdx.x % F::kTokenLanes * kLaneDims;
+  KVF_UNROLL
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    lane->state[l] = EmptySoftmax();
+    KVF_UNROLL
+    for (uint32_t d = 0; d < kLaneDims; ++d) lane->acc[l][d] = 0.0f;
+  }
+  for (uint64_t first = part.begin + threadIdx.y * F::kTokens; first < part.end;
+       first += blockDim.y * F::kTokens) {
+    const uint64_t position = first + threadIdx.x / F::kTokenLanes;
+    const int64_t slot = position < part.end ? SlotOfToken(a, row, position) : kMaskedSlot;
+    TakeTokenAt<F>(a, position, slot, kv_head, dims_before, scale, lane);
+  }
+  JoinWarp<F>(lane);
+  if (threadIdx.x >= F::kTokenLanes) return;
+  KVF_UNROLL
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    float* to = partial + l * PartialFloats(F::kKey);
+    KVF_UNROLL
+    for (uint32_t d = 0; d < kLaneDims; ++d) to[dims_before + d] = lane->acc[l][d];
+    if (threadIdx.x != 0) continue;
+    to[F::kKey] = lane->state[l].max;
+    to[F::kKey + 1] = lane->state[l].sum;
+  }
+}
+
+// Joins the shares of one line, share 0 first.
+template <class F>
+__device__ __forceinline__ LineSum<F> JoinShares(const float* partials, uint32_t line) {
+  LineSum<F> sum;
+  sum.Clear();
+  const uint32_t floats = PartialFloats(F::kKey);
+  for (uint32_t s = 0; s < blockDim.y; ++s) {
+    const uint32_t warp = threadIdx.z * blockDim.y + s;
+    sum.TakePartial(partials + (warp * kWarpLines + line) * floats);
+  }
+  return sum;
+}
+
+// grid (rows, num_kv_heads * line_blocks, parts), block (32, shares, line_warps), dynamic shared
+// memory of line_warps * shares * kWarpLines * PartialFloats floats.
+template <class F>
+__global__ void __launch_bounds__(kBlockWarps* kWarpLanes, 1)
+    DecodeAttentionKernel(const KVF_GRID_CONSTANT Problem a, uint32_t line_blocks) {
   KVF_SHARED_DYNAMIC(float, partials);
-  const uint32_t group = a.num_qo_heads / a.num_kv_heads;
-  const uint32_t head_in_group = blockIdx.z * blockDim.z + threadIdx.z;
-  const uint32_t kv_head = blockIdx.y;
-  const uint64_t out_head = uint64_t{blockIdx.x} * a.num_qo_heads + kv_head * group + head_in_group;
-  const bool mine = head_in_group < group;
-  constexpr uint32_t kTokenLanes = kDim / kLaneDims;
-  constexpr uint32_t kTokens = kWarpLanes / kTokenLanes;  // of a warp at a time
-  const uint32_t dims_before = threadIdx.x % kTokenLanes * kLaneDims;
-  float* partial = partials + (threadIdx.z * blockDim.y + threadIdx.y) * PartialFloats(kDim);
-
-  Lane lane;
-  lane.state = EmptySoftmax();
+  const uint32_t kv_head = blockIdx.y / line_blocks;
+  const uint32_t warp_line = (blockIdx.y % line_blocks * blockDim.z + threadIdx.z) * kWarpLines;
+  float* partial =
+      partials + (threadIdx.z * blockDim.y + threadIdx.y) * kWarpLines * PartialFloats(F::kKey);
+  const AttentionRow row = AttentionRowOf(a, blockIdx.x);
+  const uint32_t lines = LinesOfRow(a, row);
+  Lane<F> lane;
+  OpenLines<F>(a, row, kv_head, warp_line, lines, &lane);
+  const Span all = SpanOfRow(a, row);
+  Span chunks = ChunksOfRow(a, all);
+  const bool spread = gridDim.z > 1;
+  if (spread) {  // the last block takes what is beyond max_kv_len, too
+    chunks.begin = MaxOf(chunks.begin, blockIdx.z);
+    if (blockIdx.z + 1 < gridDim.z) chunks.end = MinOf(chunks.end, uint64_t{blockIdx.z} + 1);
+  }
+  if (spread && chunks.begin >= chunks.end) return;
+  const float scale = a.score_scale * ScaleAt(a.k_head_scales, kv_head);
+  LineSum<F> total[kWarpLines];
   KVF_UNROLL
-  for (uint32_t d = 0; d < kLaneDims; ++d) {
-    lane.acc[d] = 0.0f;
-    lane.q[d] = mine ? LoadFloat(a.q, out_head * kDim + dims_before + d) : 0.0f;
-  }
-  const AttentionRow row = mine ? AttentionRowOf(a, blockIdx.x) : AttentionRow();
-  const float scale = ScoreScale(a);
-  for (uint64_t first = row.begin + threadIdx.y * kTokens; first < row.end;
-       first += blockDim.y * kTokens) {
-    const uint64_t position = first + threadIdx.x / kTokenLanes;
-    const int64_t slot = position < row.end ? SlotOfToken(a, row, position) : kMaskedSlot;
-    TakeTokenAt<kDim>(a, slot, kv_head, dims_before, scale, &lane);
-  }
-  JoinWarp<kDim>(&lane);
-  if (threadIdx.x < kTokenLanes) {
+  for (uint32_t l = 0; l < kWarpLines; ++l) total[l].Clear();
+  for (uint64_t c = chunks.begin; c < chunks.end; ++c) {
+    const uint64_t size = ChunkSize(a);
+    const Span part = {MaxOf(c * size, all.begin), MinOf((c + 1) * size, all.end)};
+    RunShare<F>(a, row, kv_head, part, scale, &lane, partial);
+    __syncthreads();
     KVF_UNROLL
-    for (uint32_t d = 0; d < kLaneDims; ++d) partial[dims_before + d] = lane.acc[d];
-    if (threadIdx.x == 0) {
-      partial[kDim] = lane.state.max;
-      partial[kDim + 1] = lane.state.sum;
+    for (uint32_t l = 0; l < kWarpLines && threadIdx.y == 0; ++l) {
+      const LineSum<F> sum = JoinShares<F>(partials, l);
+      total[l].Take(sum.state, sum.acc, 1);
+    }
+    __syncthreads();
+  }
+  if (threadIdx.y != 0) return;
+  KVF_UNROLL
+  for (uint32_t l = 0; l < kWarpLines; ++l) {
+    const uint32_t line = warp_line + l;
+    if (line >= lines) continue;
+    if (spread) {
+      total[l].Leave(a.workspace + PartialAt(a, gridDim.z, blockIdx.x, kv_head, line, blockIdx.z));
+    } else {
+      total[l].Write(a, kv_head, OutputOfLine(a, row, kv_head, line));
     }
   }
-  __syncthreads();
-  if (mine && threadIdx.y == 0) {
-    JoinParts<kDim>(a, partial, blockDim.y, out_head, threadIdx.x);
+}
+
+// Joins what the parts of a context left in the workspace, in order. A warp is one line; grid
+// (rows, lines of all KV heads / 8), block (32, 8).
+template <class F>
+__global__ void __launch_bounds__(kBlockWarps* kWarpLanes)
+    JoinKernel(const KVF_GRID_CONSTANT Problem a, uint32_t parts) {
+  const uint32_t most = a.seq_len_q * GroupOf(a);
+  const uint32_t which = blockIdx.y * blockDim.y + threadIdx.y;
+  const uint32_t kv_head = which / most;
+  const uint32_t line = which % most;
+  const AttentionRow row = AttentionRowOf(a, blockIdx.x);
+  if (kv_head >= a.num_kv_heads || line >= LinesOfRow(a, row)) return;
+  const Span chunks = ChunksOfRow(a, SpanOfRow(a, row));
+  LineSum<F> total;
+  total.Clear();
+  for (uint64_t c = MinOf(chunks.begin, parts - 1); c < MinOf(chunks.end, parts); ++c) {
+    total.TakePartial(a.workspace + PartialAt(a, parts, blockIdx.x, kv_head, line, c));
   }
+  total.Write(a, kv_head, OutputOfLine(a, row, kv_head, line));
 }
 
-template <uint32_t kDim, class Stream>
-void LaunchDecodeAttention(const DecodeAttention& a, Stream stream) {
-  const AttentionGrid cut = AttentionGridOf(a);
-  const dim3 grid(a.rows, a.num_kv_heads, cut.head_blocks);
-  const dim3 block(kWarpLanes, cut.parts, cut.heads);
-  const size_t shared_bytes = size_t{cut.heads} * cut.parts * PartialFloats(kDim) * sizeof(float);
-  KVF_LAUNCH(DecodeAttentionKernel<kDim>, grid, block, shared_bytes, stream, a);
+template <class F, class Stream>
+void LaunchForm(const Problem& a, Stream stream) {
+  const uint32_t parts = a.workspace == nullptr ? 1 : SpreadParts(a);
+  const AttentionGrid cut = AttentionGridOf(a, parts);
+  const dim3 grid(a.rows, a.num_kv_heads * cut.line_blocks, parts);
+  const dim3 block(kWarpLanes, cut.shares, cut.line_warps);
+  const size_t shared_bytes =
+      size_t{cut.line_warps} * cut.shares * kWarpLines * PartialFloats(F::kKey) * sizeof(float);
+  KVF_LAUNCH(DecodeAttentionKernel<F>, grid, block, shared_bytes, stream, a, cut.line_blocks);
+  if (parts == 1) return;
+  const uint32_t lines = a.seq_len_q * a.num_qo_heads;
+  const dim3 join_grid(a.rows, (lines + kBlockWarps - 1) / kBlockWarps);
+  KVF_LAUNCH(JoinKernel<F>, join_grid, dim3(kWarpLanes, kBlockWarps), 0, stream, a, parts);
 }
 
-// The launch for any head_dim that CheckDecodeAttention lets pass.
-template <class Stream>
-void LaunchDecodeAttention(const DecodeAttention& a, Stream stream) {
-  switch (a.head_dim) {
+template <KvType kType, class Stream>
+void LaunchType(const Problem& a, Stream stream) {
+  if (a.dim_k1 != 0) return LaunchForm<Form<kMlaCkvDim, kMlaKpeDim, kType>>(a, stream);
+  switch (a.dim_k0) {
     case 32:
-      return LaunchDecodeAttention<32>(a, stream);
+      return LaunchForm<Form<32, 0, kType>>(a, stream);
     case 64:
-      return LaunchDecodeAttention<64>(a, stream);
+      return LaunchForm<Form<64, 0, kType>>(a, stream);
     case 128:
-      return LaunchDecodeAttention<128>(a, stream);
+      return LaunchForm<Form<128, 0, kType>>(a, stream);
     default:
-      return LaunchDecodeAttention<256>(a, stream);
+      return LaunchForm<Form<256, 0, kType>>(a, stream);
   }
+}
+
+// The launch for any problem of arguments that CheckDecodeAttention lets pass.
+template <class Stream>
+void LaunchDecodeAttention(const Problem& a, Stream stream) {
+  if (a.rows == 0) return;
+  if (a.kv_type == KvType::kE4m3) return LaunchType<KvType::kE4m3>(a, stream);
+  LaunchType<KvType::kBf16>(a, stream);
 }
 
 }  // namespace KVF_KERNEL_BUILD

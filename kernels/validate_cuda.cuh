@@ -17,12 +17,6 @@ namespace kvfence::fence {
 inline namespace KVF_KERNEL_BUILD {
 
 #define KVF_OUT_OF_LINE __attribute__((noinline))
-// A kernel argument whose address may be taken without a copy per thread.
-#if defined(__CUDACC__)
-#define KVF_GRID_CONSTANT __grid_constant__
-#else
-#define KVF_GRID_CONSTANT
-#endif
 
 inline constexpr unsigned kFenceThreads = 256;
 inline constexpr unsigned kFenceMaxBlocks = 1024;
@@ -91,28 +85,48 @@ __device__ inline void SuspectPad(const StepView& step, const StepScratch& scrat
   if (!place.clean()) MarkRow(scratch, rp.task->row_task, kSuspectPad);
 }
 
-// Calls f(rp, k) for this thread's share of the pages in [lo, hi), but those that are plainly as
-// expected, skipping rows that `wants` turns down. f is kept out of line: it needs many registers
-// and is rarely called.
-template <class Wants, class F>
-__device__ void ForPages(const GateView& gate, const StepView& step, uint64_t lo, uint64_t hi,
-                         Wants&& wants, F&& f) {
-  if (lo >= hi) return;
-  for (uint32_t t = PoolTaskOfWork(step, lo); t < step.pool_task_count; ++t) {
-    const PoolTask& task = step.pool_tasks[t];
-    if (task.work_begin >= hi) break;
+// Where a thread stands in its share of the pages: pool task, and page of it to look at next.
+struct PageCursor {
+  uint32_t task;
+  uint64_t next;  // ~0: the task isn't begun
+};
+
+// The thread's next page in [lo, hi) that isn't plainly as expected, skipping rows that `wants`
+// turns down; false when there is none. It calls nothing, so that the loop's values stay in
+// registers; whoever judges the page opens the row again.
+template <class Wants>
+__device__ __forceinline__ bool NextDoubtful(const GateView& gate, const StepView& step,
+                                             uint64_t lo, uint64_t hi, Wants&& wants,
+                                             PageCursor* cursor, uint64_t* k) {
+  for (; cursor->task < step.pool_task_count; ++cursor->task, cursor->next = ~uint64_t{0}) {
+    const PoolTask& task = step.pool_tasks[cursor->task];
+    if (task.work_begin >= hi) return false;
     if (!wants(task.row_task)) continue;
     const uint64_t pages = task.end_page - task.first_page;
     const uint64_t begin = Max(lo, task.work_begin) - task.work_begin;
     const uint64_t end = Min(hi - task.work_begin, pages);
     if (begin >= end) continue;
-    const RowPool rp = OpenRowPool(gate, step, t);
+    const RowPool rp = OpenRowPool(gate, step, cursor->task);
     const FastSpan plain = rp.row->kind == RowKind::kPad ? FastSpan{} : FastSpanOf(rp);
-    for (uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-      const uint64_t k = task.first_page + i;
-      if (!Holds(plain, k) || !PlainlyEqual(gate, step, rp, k)) f(rp, k);
+    uint64_t i = cursor->next == ~uint64_t{0} ? begin + threadIdx.x : cursor->next;
+    for (; i < end; i += blockDim.x) {
+      *k = task.first_page + i;
+      if (Holds(plain, *k) && PlainlyEqual(gate, step, rp, *k)) continue;
+      cursor->next = i + blockDim.x;
+      return true;
     }
   }
+  return false;
+}
+
+// Calls f(t, k) for each page k of pool task t that NextDoubtful finds.
+template <class Wants, class F>
+__device__ __forceinline__ void ForPages(const GateView& gate, const StepView& step, uint64_t lo,
+                                         uint64_t hi, Wants&& wants, F&& f) {
+  if (lo >= hi) return;
+  PageCursor cursor = {PoolTaskOfWork(step, lo), ~uint64_t{0}};
+  uint64_t k = 0;
+  while (NextDoubtful(gate, step, lo, hi, wants, &cursor, &k)) f(cursor.task, k);
 }
 
 // The items of this block: [lo, hi) of the flat list.
@@ -145,8 +159,9 @@ __device__ inline bool LastBlock(const StepScratch& scratch) {
 // --- validate -----------------------------------------------------------------------------------
 
 __device__ KVF_OUT_OF_LINE inline void ValidatePage(const GateView& gate, const StepView& step,
-                                                    const StepScratch& scratch, const RowPool& rp,
+                                                    const StepScratch& scratch, uint32_t t,
                                                     uint64_t k) {
+  const RowPool rp = OpenRowPool(gate, step, t);
   const uint32_t r = rp.task->row_task;
   if (rp.row->kind == RowKind::kPad) {
     SuspectPadEntries(step, scratch, rp, k * rp.per_page, (k + 1) * rp.per_page);
@@ -231,14 +246,15 @@ __device__ KVF_OUT_OF_LINE inline void SanitiseRow(const GateView& gate, const S
   }
 }
 
-__global__ void __launch_bounds__(kFenceThreads)
+// Two blocks a multiprocessor: with three, ptxas would spill for sm_100.
+__global__ void __launch_bounds__(kFenceThreads, 2)
     ValidateKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                    const KVF_GRID_CONSTANT StepScratch scratch) {
   const BlockShare share = ShareOfBlock(step);
   ForPages(
       gate, step, share.lo, Min(share.hi, step.work),
       [&](uint32_t r) { return step.rows[r].doomed == 0; },
-      [&](const RowPool& rp, uint64_t k) { ValidatePage(gate, step, scratch, rp, k); });
+      [&](uint32_t t, uint64_t k) { ValidatePage(gate, step, scratch, t, k); });
   for (uint64_t i = Max(share.lo, step.work) + threadIdx.x; i < share.hi; i += blockDim.x) {
     const uint64_t at = i - step.work;
     if (at < step.pool_task_count) {
@@ -268,8 +284,9 @@ __global__ void __launch_bounds__(kFenceThreads)
 // --- confirm ------------------------------------------------------------------------------------
 
 __device__ KVF_OUT_OF_LINE inline void RecheckPage(const GateView& gate, const StepView& step,
-                                                   const StepScratch& scratch, const RowPool& rp,
+                                                   const StepScratch& scratch, uint32_t t,
                                                    uint64_t k, When when) {
+  const RowPool rp = OpenRowPool(gate, step, t);
   if (rp.row->kind == RowKind::kPad) {
     SuspectPadEntries(step, scratch, rp, k * rp.per_page, (k + 1) * rp.per_page);
     return;
@@ -305,7 +322,7 @@ __device__ inline void Recheck(const GateView& gate, const StepView& step,
   ForPages(
       gate, step, share.lo, Min(share.hi, step.work),
       [&](uint32_t r) { return CleanSoFar(step, scratch, r); },
-      [&](const RowPool& rp, uint64_t k) { RecheckPage(gate, step, scratch, rp, k, when); });
+      [&](uint32_t t, uint64_t k) { RecheckPage(gate, step, scratch, t, k, when); });
   for (uint64_t i = Max(share.lo, step.work) + threadIdx.x; i < share.hi; i += blockDim.x) {
     const uint64_t at = i - step.work;
     if (at < step.pool_task_count) {
@@ -374,7 +391,7 @@ __device__ KVF_OUT_OF_LINE inline void StoreRows(const GateView& gate, const Ste
   }
 }
 
-__global__ void __launch_bounds__(kFenceThreads)
+__global__ void __launch_bounds__(kFenceThreads, 2)
     ConfirmKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                   const KVF_GRID_CONSTANT StepScratch scratch, ConfirmPart part) {
   const When when = part == ConfirmPart::kRecheckOnly ? When::kAfterStore : When::kConfirm;

@@ -4,11 +4,17 @@
 #include "kvfence/backend.h"
 
 namespace kvfence {
+namespace {
 
-Status DecodeAttentionCuda(const DecodeAttention&, void*) {
+Status Unavailable() {
   std::string why;
   CudaAvailable(&why);
   return Status(StatusCode::kUnavailable, why);
 }
+
+}  // namespace
+
+Status DecodeAttentionCuda(const DecodeAttention&, void*) { return Unavailable(); }
+Status DecodeAttentionCuda(const MlaDecodeAttention&, void*) { return Unavailable(); }
 
 }  // namespace kvfence

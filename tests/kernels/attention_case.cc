@@ -1,68 +1,35 @@
 // Builds random batches; see attention_case.h.
 #include "tests/kernels/attention_case.h"
 
+#include <cstring>
 #include <utility>
 
 namespace kvfence {
 namespace {
 
-constexpr uint8_t kNanCode = 0x7F;
-
-uint8_t RandomCode(Rng* rng) {
-  const auto code = static_cast<uint8_t>(rng->Below(256));
-  return (code & 0x7F) >= 0x68 ? static_cast<uint8_t>(code & 0xBF) : code;  // below 32, no NaN
-}
-
 float RandomUnit(Rng* rng) { return static_cast<float>(rng->Between(0, 2000)) / 1000.0f - 1.0f; }
+float RandomScale(Rng* rng) { return static_cast<float>(rng->Between(1, 8)) / 4.0f; }
 
 }  // namespace
 
 AttentionCase::AttentionCase(const Shape& shape, uint64_t seed) : shape_(shape) {
   Rng content(seed), layout(shape.layout_seed);
-  const size_t packed = size_t{shape.page_size} * shape.kv_heads * shape.head_dim;
+  for (uint32_t r = 0; r < rows(); ++r) query_tokens_ += QueryTokens(r);
   PlacePages(&layout);
-  if (shape.interleaved_kv) {
-    k_ = Bytes(2 * packed * num_pages_, kNanCode);
-    args.v_cache = k_.data() + packed;
-    args.page_stride = 2 * packed;
-  } else {
-    k_ = Bytes(packed * num_pages_, kNanCode);
-    v_ = Bytes(packed * num_pages_, kNanCode);
-    args.v_cache = v_.data();
-  }
-  args.k_cache = k_.data();
-  args.rows = rows();
-  args.num_qo_heads = shape.qo_heads;
-  args.num_kv_heads = shape.kv_heads;
-  args.head_dim = shape.head_dim;
-  args.page_size = shape.page_size;
-  args.num_pages = num_pages_;
-  args.k_scale = 0.25f;
-  args.v_scale = 1.5f;
-  args.window_left = shape.window_left;
-  k_scales_.assign(num_pages_, NAN);
-  v_scales_.assign(num_pages_, NAN);
-  if (shape.page_scales) {
-    args.k_page_scales = k_scales_.data();
-    args.v_page_scales = v_scales_.data();
-  }
+  MakeCache();
   FillTokens(&content);
-  o_.assign(o_size(), NAN);
-  o16_.assign(o_size(), 0x7FC0);
-  lse_.assign(size_t{rows()} * shape.qo_heads, NAN);
-  for (size_t i = 0; i < o_size(); ++i) q_.push_back(RandomUnit(&content));
-  for (float& value : q_) {
-    q16_.push_back(FloatToBf16(value));
-    if (shape.bf16) value = Bf16ToFloat(q16_.back());
-  }
-  if (shape.bf16) {
-    args.q = {q16_.data(), FloatType::kBf16};
-    args.o = {o16_.data(), FloatType::kBf16};
-  } else {
-    args.q = {q_.data(), FloatType::kF32};
-    args.o = {o_.data(), FloatType::kF32};
-  }
-  args.lse = lse_.data();
+  FillQueries(&content);
+  Describe();
+}
+
+uint32_t AttentionCase::QueryTokens(uint32_t row) const {
+  return shape_.query_tokens.empty() ? shape_.seq_len_q : shape_.query_tokens[row];
+}
+
+size_t AttentionCase::o_begin(uint32_t row) const {
+  size_t before = 0;
+  for (uint32_t r = 0; r < row; ++r) before += QueryTokens(r);
+  return before * shape_.qo_heads * ValueDim();
 }
 
 IntArray AttentionCase::Ints(std::vector<int32_t>* narrow, std::vector<int64_t>* wide, size_t n,
@@ -92,7 +59,8 @@ void AttentionCase::PlacePages(Rng* rng) {
   std::iota(order.begin(), order.end(), int64_t{1});  // page 0 is the null page
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng->Below(i)]);
 
-  TableView& table = args.table;
+  PagedRows& a = paged();
+  TableView& table = a.table;
   table.layout = shape_.csr ? TableLayout::kCsr : TableLayout::kDense;
   table.rows = rows();
   table.entries_per_page = shape_.slot_table ? shape_.page_size : 1;
@@ -100,13 +68,13 @@ void AttentionCase::PlacePages(Rng* rng) {
   table.width = width_;
   table.stride = width_ + 3;
   table.entries_size = shape_.csr ? EntriesBefore(rows()) : rows() * table.stride;
-  table.entries = Ints(&narrow_[0], &wide_[0], table.entries_size, 0);
+  table.entries = Ints(&narrow_[0], &wide_[0], table.entries_size + 1, 0);
   if (shape_.csr) {
     table.indptr = Ints(&narrow_[1], &wide_[1], rows() + 1, 0);
     table.last_page_len = Ints(&narrow_[2], &wide_[2], rows(), 0);
   } else {
-    args.lengths.values = Ints(&narrow_[3], &wide_[3], rows(), 0);
-    args.lengths.rows = rows();
+    a.lengths.values = Ints(&narrow_[3], &wide_[3], rows(), 0);
+    a.lengths.rows = rows();
   }
   size_t next = 0;
   for (uint32_t r = 0; r < rows(); ++r) {
@@ -122,32 +90,200 @@ void AttentionCase::PlacePages(Rng* rng) {
       table.indptr.Set(r + 1, static_cast<int64_t>(EntriesBefore(r + 1)));
       table.last_page_len.Set(r, length == 0 ? 0 : (length - 1) % TokensPerEntry() + 1);
     } else {
-      args.lengths.values.Set(r, length);
+      a.lengths.values.Set(r, length);
     }
   }
 }
 
+// The cache's arrays, full of NaNs.
+void AttentionCase::MakeCache() {
+  const uint64_t number = shape_.bf16_kv ? 2 : 1;
+  const auto plane = [&](uint32_t heads, uint32_t dim, bool hnd) {
+    Plane p{nullptr, heads, dim, 0, 0, 0};
+    p.page = number * shape_.page_size * heads * dim;
+    p.token = hnd ? number * dim : number * heads * dim;
+    p.head = hnd ? number * dim * shape_.page_size : number * dim;
+    return p;
+  };
+  const auto make = [&](int which, uint64_t bytes) {
+    cache_[which] = Bytes(bytes);
+    std::fill_n(cache_[which].data(), bytes, NanByte());
+    return cache_[which].data();
+  };
+  if (!shape_.mla) {
+    k_ = v_ = plane(shape_.kv_heads, shape_.head_dim, shape_.hnd);
+    if (shape_.interleaved_kv) {
+      k_.page = v_.page = 2 * k_.page;
+      k_.data = make(0, k_.page * num_pages_);
+      v_.data = k_.data + k_.page / 2;
+    } else {
+      k_.data = make(0, k_.page * num_pages_);
+      v_.data = make(1, v_.page * num_pages_);
+    }
+  } else if (shape_.packed_mla) {
+    k_ = plane(1, kMlaCkvDim + kMlaKpeDim, false);
+    k_.data = make(0, k_.page * num_pages_);
+    tail_ = k_;
+    k_.dim = kMlaCkvDim;
+    tail_.dim = kMlaKpeDim;
+    tail_.data += kMlaCkvDim * number;
+    v_ = k_;
+  } else {
+    k_ = plane(1, kMlaCkvDim, false);
+    tail_ = plane(1, kMlaKpeDim, false);
+    k_.data = make(0, k_.page * num_pages_);
+    tail_.data = make(1, tail_.page * num_pages_);
+    v_ = k_;
+  }
+}
+
+// Writes a random number there and returns what it stands for, scales apart.
+double AttentionCase::PutNumber(const Plane& plane, int64_t slot, uint32_t head, uint32_t d,
+                                Rng* rng) {
+  const uint64_t page = static_cast<uint64_t>(slot) / shape_.page_size;
+  const uint64_t token = static_cast<uint64_t>(slot) % shape_.page_size;
+  uint8_t* at = plane.data + page * plane.page + token * plane.token + head * plane.head;
+  if (!shape_.bf16_kv) {
+    auto code = static_cast<uint8_t>(rng->Below(256));
+    if ((code & 0x7F) >= 0x68) code &= 0xBF;  // below 32, no NaN
+    if (shape_.tiny_numbers) code &= 0x87;
+    at[d] = code;
+    return model::E4m3Value(code);
+  }
+  const float scale = shape_.tiny_numbers ? 0x1p-30f : 4.0f;
+  const uint16_t code = FloatToBf16(RandomUnit(rng) * scale);
+  std::memcpy(at + 2 * d, &code, 2);
+  return model::Bf16Value(code);
+}
+
+void AttentionCase::PutNan(const Plane& plane, int64_t slot) {
+  const uint64_t page = static_cast<uint64_t>(slot) / shape_.page_size;
+  const uint64_t token = static_cast<uint64_t>(slot) % shape_.page_size;
+  for (uint32_t h = 0; h < plane.heads; ++h) {
+    uint8_t* at = plane.data + page * plane.page + token * plane.token + h * plane.head;
+    std::memset(at, NanByte(), plane.dim * (shape_.bf16_kv ? 2 : 1));
+  }
+}
+
 void AttentionCase::FillTokens(Rng* rng) {
+  k_scales_.assign(num_pages_, NAN);
+  v_scales_.assign(num_pages_, NAN);
+  for (uint32_t h = 0; h < KvHeads(); ++h) {
+    k_head_scales_.push_back(shape_.head_scales ? RandomScale(rng) : 1.0f);
+    v_head_scales_.push_back(shape_.head_scales ? RandomScale(rng) : 1.0f);
+  }
   for (uint32_t r = 0; r < rows(); ++r) {
     tokens_.emplace_back();
-    double k_scale = 1, v_scale = 1;
+    double k_scale = 0.25, v_scale = shape_.mla ? 0.25 : 1.5;
     for (uint32_t t = 0; t < shape_.lengths[r]; ++t) {
       const auto page = static_cast<size_t>(pages_[r][t / shape_.page_size]);
       if (shape_.page_scales && t % shape_.page_size == 0) {
-        k_scale = k_scales_[page] = static_cast<float>(rng->Between(1, 8)) / 4.0f;
-        v_scale = v_scales_[page] = static_cast<float>(rng->Between(1, 8)) / 4.0f;
+        k_scales_[page] = RandomScale(rng);
+        v_scales_[page] = shape_.mla ? k_scales_[page] : RandomScale(rng);
+        k_scale = 0.25 * double{k_scales_[page]};
+        v_scale = (shape_.mla ? 0.25 : 1.5) * double{v_scales_[page]};
       }
       model::Token token;
-      token.k_scale = k_scale * 0.25;
-      token.v_scale = v_scale * 1.5;
-      for (size_t i = 0; i < size_t{shape_.kv_heads} * shape_.head_dim; ++i) {
-        token.k.push_back(RandomCode(rng));
-        token.v.push_back(RandomCode(rng));
+      const int64_t slot = SlotAt(r, t);
+      for (uint32_t h = 0; h < KvHeads(); ++h) {
+        for (uint32_t d = 0; d < k_.dim; ++d) {
+          token.k.push_back(PutNumber(k_, slot, h, d, rng) * k_scale * double{k_head_scales_[h]});
+        }
+        for (uint32_t d = 0; d < tail_.dim; ++d) {
+          token.k.push_back(PutNumber(tail_, slot, h, d, rng) * k_scale);
+        }
+        for (uint32_t d = 0; !shape_.mla && d < v_.dim; ++d) {
+          token.v.push_back(PutNumber(v_, slot, h, d, rng) * v_scale * double{v_head_scales_[h]});
+        }
       }
-      std::copy(token.k.begin(), token.k.end(), Codes(false, SlotAt(r, t)));
-      std::copy(token.v.begin(), token.v.end(), Codes(true, SlotAt(r, t)));
+      if (shape_.mla) token.v.assign(token.k.begin(), token.k.begin() + kMlaCkvDim);
       tokens_[r].push_back(std::move(token));
     }
+  }
+}
+
+void AttentionCase::FillQueries(Rng* rng) {
+  for (int i = 0; i < 2; ++i) {  // arrays are there even if they're empty
+    q32_[i].reserve(1);
+    q16_[i].reserve(1);
+  }
+  const uint32_t parts = shape_.mla ? 2 : 1;
+  const uint32_t dims[2] = {shape_.mla ? kMlaCkvDim : shape_.head_dim, kMlaKpeDim};
+  for (size_t i = 0; i < query_tokens_ * shape_.qo_heads; ++i) {
+    for (uint32_t part = 0; part < parts; ++part) {
+      const uint32_t array = shape_.packed_mla ? 0 : part;
+      for (uint32_t d = 0; d < dims[part]; ++d) {
+        const float value = RandomUnit(rng);
+        q32_[array].push_back(value);
+        q16_[array].push_back(FloatToBf16(value));
+        q_.push_back(shape_.bf16 ? model::Bf16Value(q16_[array].back()) : double{value});
+      }
+    }
+  }
+  o_.reserve(1);
+  o16_.reserve(1);
+  o_.assign(o_size(), NAN);
+  o16_.assign(o_size(), 0x7FC0);
+  lse_.assign(query_tokens_ * shape_.qo_heads, NAN);
+}
+
+// Fills in the arguments of both forms' own fields.
+void AttentionCase::Describe() {
+  PagedRows& a = paged();
+  a.rows = rows();
+  a.seq_len_q = shape_.seq_len_q;
+  a.causal = shape_.causal;
+  a.page_size = shape_.page_size;
+  a.num_pages = num_pages_;
+  a.kv_type = shape_.bf16_kv ? KvType::kBf16 : KvType::kE4m3;
+  a.window_left = shape_.window_left;
+  a.kv_chunk_size = shape_.kv_chunk_size;
+  a.lse = lse_.data();
+  if (!shape_.query_tokens.empty()) {
+    a.qo_indptr = Ints(&narrow_[4], &wide_[4], rows() + 1, 0);
+    a.qo_tokens = query_tokens_;
+    for (uint32_t r = 0; r < rows(); ++r) {
+      a.qo_indptr.Set(r + 1, a.qo_indptr.Get(r) + shape_.query_tokens[r]);
+    }
+  }
+  const auto query = [&](int array, uint32_t offset) {
+    return shape_.bf16 ? FloatArray{q16_[array].data() + offset, FloatType::kBf16}
+                       : FloatArray{q32_[array].data() + offset, FloatType::kF32};
+  };
+  const FloatArray o = shape_.bf16 ? FloatArray{o16_.data(), FloatType::kBf16}
+                                   : FloatArray{o_.data(), FloatType::kF32};
+  if (shape_.mla) {
+    mla.num_heads = shape_.qo_heads;
+    mla.q_nope = query(0, 0);
+    mla.q_pe = shape_.packed_mla ? query(0, kMlaCkvDim) : query(1, 0);
+    if (shape_.packed_mla) mla.q_nope_stride = mla.q_pe_stride = kMlaCkvDim + kMlaKpeDim;
+    mla.o = o;
+    mla.ckv_cache = k_.data;
+    mla.kpe_cache = tail_.data;
+    if (shape_.packed_mla) mla.ckv_token_stride = mla.kpe_token_stride = k_.token;
+    mla.kv_scale = 0.25f;
+    if (shape_.page_scales) mla.kv_page_scales = k_scales_.data();
+    mla.sm_scale = 0.0625f;
+    return;
+  }
+  args.num_qo_heads = shape_.qo_heads;
+  args.num_kv_heads = shape_.kv_heads;
+  args.head_dim = shape_.head_dim;
+  args.q = query(0, 0);
+  args.o = o;
+  args.k_cache = k_.data;
+  args.v_cache = v_.data;
+  args.kv_layout = shape_.hnd ? KvLayout::kHnd : KvLayout::kNhd;
+  if (shape_.interleaved_kv) args.page_stride = k_.page;
+  args.k_scale = 0.25f;
+  args.v_scale = 1.5f;
+  if (shape_.head_scales) {
+    args.k_head_scales = k_head_scales_.data();
+    args.v_head_scales = v_head_scales_.data();
+  }
+  if (shape_.page_scales) {
+    args.k_page_scales = k_scales_.data();
+    args.v_page_scales = v_scales_.data();
   }
 }
 
@@ -156,21 +292,14 @@ int64_t AttentionCase::SlotAt(uint32_t row, uint64_t position) const {
          static_cast<int64_t>(position % shape_.page_size);
 }
 
-uint8_t* AttentionCase::Codes(bool value, int64_t slot) {
-  const size_t token = size_t{shape_.kv_heads} * shape_.head_dim;
-  const size_t packed = token * shape_.page_size;
-  const size_t page = static_cast<size_t>(slot) / shape_.page_size;
-  const size_t in_page = static_cast<size_t>(slot) % shape_.page_size * token;
-  uint8_t* base = const_cast<uint8_t*>(value ? args.v_cache : args.k_cache);
-  return base + page * (args.page_stride != 0 ? args.page_stride : packed) + in_page;
-}
-
-int64_t AttentionCase::Entry(uint32_t row, uint64_t at) const {
-  return args.table.entries.Get((shape_.csr ? EntriesBefore(row) : row * args.table.stride) + at);
+int64_t AttentionCase::Entry(uint32_t row, uint64_t at) {
+  const TableView& table = paged().table;
+  return table.entries.Get((shape_.csr ? EntriesBefore(row) : row * table.stride) + at);
 }
 
 void AttentionCase::SetEntry(uint32_t row, uint64_t at, int64_t value) {
-  args.table.entries.Set((shape_.csr ? EntriesBefore(row) : row * args.table.stride) + at, value);
+  const TableView& table = paged().table;
+  table.entries.Set((shape_.csr ? EntriesBefore(row) : row * table.stride) + at, value);
   std::vector<model::Token>& tokens = tokens_[row];
   for (uint64_t t = at * TokensPerEntry();
        t < std::min<uint64_t>((at + 1) * TokensPerEntry(), tokens.size()); ++t) {
@@ -179,12 +308,20 @@ void AttentionCase::SetEntry(uint32_t row, uint64_t at, int64_t value) {
 }
 
 void AttentionCase::SetLength(uint32_t row, int64_t length) {
-  args.lengths.values.Set(row, length);
+  paged().lengths.values.Set(row, length);
 }
 
-std::vector<float> AttentionCase::Run(
-    const std::function<Status(const DecodeAttention&)>& backend) {
-  const Status status = backend(args);
+void AttentionCase::SetNan(uint32_t row, uint64_t position, bool value) {
+  PutNan(value ? v_ : k_, SlotAt(row, position));
+  model::Token& token = tokens_[row][position];
+  if (!value || shape_.mla) {
+    for (uint32_t h = 0; h < KvHeads(); ++h) std::fill_n(&token.k[h * KeyDim()], k_.dim, NAN);
+  }
+  if (value || shape_.mla) std::fill(token.v.begin(), token.v.end(), NAN);
+}
+
+std::vector<float> AttentionCase::Run(const AttentionBackend& backend) {
+  const Status status = backend({&args, shape_.mla ? &mla : nullptr});
   KVF_CHECK(status.ok(), status.message().c_str());
   std::vector<float> result = o_;
   if (shape_.bf16) std::transform(o16_.begin(), o16_.end(), result.begin(), Bf16ToFloat);
@@ -192,24 +329,47 @@ std::vector<float> AttentionCase::Run(
   return result;
 }
 
-std::vector<double> AttentionCase::Expected() const {
-  std::vector<double> o, lse;
-  const size_t per_row = size_t{shape_.qo_heads} * shape_.head_dim;
+// The tokens that the row's query token reads, from the definition in kvfence/attention.h.
+std::vector<model::Token> AttentionCase::TokensRead(uint32_t row, uint32_t query) const {
+  const std::vector<model::Token>& all = tokens_[row];
+  const int64_t own = static_cast<int64_t>(all.size()) - QueryTokens(row) + query;
+  std::vector<model::Token> read;
+  for (int64_t p = 0; p < static_cast<int64_t>(all.size()); ++p) {
+    const bool ahead = shape_.causal && p > own;
+    const bool behind = shape_.window_left >= 0 && p < own - shape_.window_left;
+    const bool hole = all[static_cast<size_t>(p)].k.empty();
+    if (own >= 0 && !ahead && !behind && !hole) read.push_back(all[static_cast<size_t>(p)]);
+  }
+  return read;
+}
+
+std::vector<AttentionCase::Answer> AttentionCase::Expected() const {
+  std::vector<Answer> o, lse;
+  model::AttentionShape s{shape_.qo_heads, KvHeads(), KeyDim(), ValueDim(), 0.0625};
+  if (!shape_.mla) {
+    s.sm_scale = args.sm_scale != 0 ? double{args.sm_scale} : 1 / std::sqrt(double(KeyDim()));
+  }
+  const double u = std::ldexp(1, -24);
+  const double factor = std::ldexp(1, shape_.bf16_kv ? -16 : -20);  // rounding of q and weights
+  size_t next = 0;
   for (uint32_t r = 0; r < rows(); ++r) {
-    const std::vector<float> q(q_.begin() + static_cast<long>(r * per_row),
-                               q_.begin() + static_cast<long>((r + 1) * per_row));
-    const std::vector<model::Token>& all = tokens_[r];
-    std::vector<model::Token> read;
-    for (size_t t = 0; t < all.size(); ++t) {
-      const bool in_window =
-          shape_.window_left < 0 || static_cast<int64_t>(all.size() - 1 - t) <= shape_.window_left;
-      if (in_window && !all[t].k.empty()) read.push_back(all[t]);
+    for (uint32_t i = 0; i < QueryTokens(r); ++i, next += shape_.qo_heads * KeyDim()) {
+      const auto begin = q_.begin() + static_cast<std::ptrdiff_t>(next);
+      const std::vector<double> q(begin, begin + shape_.qo_heads * KeyDim());
+      const std::vector<model::Token> read = TokensRead(r, i);
+      const model::AttentionResult found = model::Attention(q, read, s);
+      const double n = static_cast<double>(read.size()) + 64;
+      for (size_t j = 0; j < found.o.size(); ++j) {
+        const double score = found.score_size[j / ValueDim()] * ((KeyDim() + 8) * u + factor);
+        const double bound = found.value_size[j] * (std::expm1(2 * score) + factor + 1.5 * n * u);
+        const double rounding = shape_.bf16 ? std::fabs(found.o[j]) * std::ldexp(1, -8) : 0;
+        o.push_back({found.o[j], bound + rounding + 1e-30});
+      }
+      for (size_t h = 0; h < found.lse.size(); ++h) {
+        const double score = found.score_size[h] * ((KeyDim() + 8) * u + factor);
+        lse.push_back({found.lse[h], score + n * u * (1 + std::fabs(found.lse[h]))});
+      }
     }
-    const model::AttentionResult row = model::Attention(
-        q, read, shape_.qo_heads, shape_.kv_heads, shape_.head_dim,
-        args.sm_scale != 0 ? double{args.sm_scale} : 1 / std::sqrt(double{1} * shape_.head_dim));
-    o.insert(o.end(), row.o.begin(), row.o.end());
-    lse.insert(lse.end(), row.lse.begin(), row.lse.end());
   }
   o.insert(o.end(), lse.begin(), lse.end());
   return o;

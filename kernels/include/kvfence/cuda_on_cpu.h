@@ -29,10 +29,11 @@
 #define KVF_KERNEL_BUILD on_cpu
 #endif
 
-
 #if defined(__CUDACC__)
 
 #define KVF_UNROLL _Pragma("unroll")
+// A kernel argument whose address may be taken without a copy per thread.
+#define KVF_GRID_CONSTANT __grid_constant__
 // The block's dynamic shared memory as an array of T.
 #define KVF_SHARED_DYNAMIC(T, name)                                         \
   extern __shared__ __align__(16) unsigned char kvf_dynamic_shared_bytes[]; \
@@ -156,6 +157,7 @@ T AtomicUpdate(T* address, Op op) {
 }  // namespace kvfence::cuda_on_cpu
 
 #define KVF_UNROLL
+#define KVF_GRID_CONSTANT
 #define KVF_SHARED_DYNAMIC(T, name) \
   T* const name = static_cast<T*>(::kvfence::cuda_on_cpu::DynamicSharedMemory())
 #define KVF_SHARED_ARRAY(T, name, count)       \
