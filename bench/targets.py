@@ -80,7 +80,8 @@ def benchmarks(results):
     rows = []
     for pages, most in ((262144, 1.25), (1048576, 1.6)):
         ratio = figure(results, "validator", rf"BM_Validate/{pages}/.*", "ratio")
-        rows.append(at_most(f"validate beside a gather loop, {pages // 1024}K pages", ratio, most, "x"))
+        what = f"validate beside a gather loop, {pages // 1024}K pages"
+        rows.append(at_most(what, ratio, most, "x"))
     for order in ("lifo", "fifo"):
         cost = figure(results, "allocator", f"ChurnPool/{order}/pages:1048576", "per_call")
         rows.append(at_most(f"allocator call, 1M pages, {order.upper()}", cost, 50, " ns", 1e9))
@@ -123,8 +124,8 @@ def ask(command, wanted=(0,)):
 def catalogue(tool):
     bugs = ask([tool, "bugs", "--json"], (0, 1))
     before = bugs["answered_before_publication"]
-    return Row(f"catalogued bugs ({bugs['total']}) answered before publication", ">= 110", str(before),
-               before >= 110 and bugs["ok"])
+    return Row(f"catalogued bugs ({bugs['total']}) answered before publication", ">= 110",
+               str(before), before >= 110 and bugs["ok"])
 
 
 def device_bytes(tool):
@@ -147,8 +148,8 @@ def noop():
 
 def trace(tool, path):
     with tempfile.TemporaryDirectory() as folder:
-        run = ask([tool, "run", f"--trace={path}", "--faults=none", "--level=full", "--page_size=64",
-                   f"--out={folder}/run", "--json"])
+        run = ask([tool, "run", f"--trace={path}", "--faults=none", "--level=full",
+                   "--page_size=64", f"--out={folder}/run", "--json"])
     seconds = run["seconds"]
     return Row("the trace, full, ground truth, pages of 64", "<= 60 s", f"{seconds:.1f} s",
                seconds <= 60 and run["green"])

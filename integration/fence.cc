@@ -59,7 +59,7 @@ void Fence::Impl::Report(const Violation& violation) {
   ++stats.violations;
   if (violation.step >= 0) {
     if (open != nullptr) open->violations.push_back(violation);
-  } else if (kContentReasons.Has(violation.reason)) {
+  } else if (violation.page >= 0) {
     suspect_pages.push_back(violation);
   }
   for (EventSink* sink : sinks) sink->OnViolation(violation);

@@ -122,7 +122,7 @@ class Fence::Impl {
   std::vector<Violation> event_findings;
   bool comparing_ranks = false;          // an event for all ranks is being judged by each
   std::vector<Violation> compared;       // what they found at its places, until all have judged
-  std::vector<Violation> suspect_pages;  // content found wrong outside steps, since the last retire
+  std::vector<Violation> suspect_pages;  // what was found of pages outside steps since last retire
   PageHistory history;
   Stats stats;
   int64_t last_step = -1;

@@ -27,7 +27,6 @@ struct TileScales {
 
 struct CpuTile {
   uint64_t first;  // position of its first token
-  uint32_t count;  // tokens up to the last that anybody reads
   TileScales scales;
   // Where each token's numbers lie; zeroes for tokens that may not be read.
   const uint8_t *k0[kTile], *k1[kTile], *v[kTile];

@@ -137,18 +137,31 @@ void PieceRun::PointAt(const KvPlane& plane, uint32_t head, uint64_t position, i
   }
 }
 
+// The lines of memory that one head of the tile at `position` would take. Where a token's heads lie
+// side by side they are listed in the order of memory instead, each head its share of all lines:
+// then the machine runs ahead of what is asked for.
 void PieceRun::FetchPlane(const KvPlane& plane, uint32_t head, uint64_t position, int which,
                           uint32_t dims, const uint8_t** lines) const {
-  const uint8_t* data = plane.data + head * plane.head_stride;
   const uint64_t* offsets = offsets_[which].get() + (position - base_);
   const uint32_t bytes = dims * NumberBytes(a_);
-  for (uint32_t t = 0; t < kTile; ++t) {
-    const uint8_t* row = offsets[t] == kMasked ? kZeroes : data + offsets[t];
-    for (uint32_t b = 0; b < bytes; b += 64) *lines++ = row + b;
+  const bool side_by_side = plane.head_stride == bytes;
+  const uint32_t heads = side_by_side ? piece_->end_head - piece_->head : 1;
+  const uint8_t* data = plane.data + (side_by_side ? piece_->head : head) * plane.head_stride;
+  const uint32_t lines_of_token = heads * bytes / 64;
+  const uint32_t count = kTile * bytes / 64;
+  const uint32_t first = side_by_side ? (head - piece_->head) * count : 0;
+  uint32_t token = first / lines_of_token;
+  uint32_t at = first % lines_of_token;
+  for (uint32_t i = 0; i < count; ++i) {
+    *lines++ = offsets[token] == kMasked ? kZeroes : data + offsets[token] + 64 * at;
+    if (++at < lines_of_token) continue;
+    at = 0;
+    ++token;
   }
 }
 
-// Lists the lines of the tile that comes next: pages lie anywhere, so no machine guesses them.
+// Lists what is asked for while a tile is computed: of the tile that comes next in the context,
+// since pages lie anywhere and no machine guesses them.
 void PieceRun::Fetch(uint64_t position, uint32_t head, CpuTile* tile) const {
   tile->fetch_k = tile->fetch_v = nullptr;
   if (position >= end_ || (KeyDims(a_) * NumberBytes(a_)) % 64 != 0) return;
@@ -163,13 +176,11 @@ void PieceRun::Fetch(uint64_t position, uint32_t head, CpuTile* tile) const {
   tile->fetch_v = fetch_v_.get();
 }
 
-void PieceRun::RunTile(uint64_t position, uint32_t head, uint64_t next_position,
-                       uint32_t next_head) {
+void PieceRun::RunTile(uint64_t position, uint32_t head) {
   const uint64_t at = position - base_;
   CpuTile tile;
   tile.first = position;
-  tile.count = static_cast<uint32_t>(std::min<uint64_t>(end_ - position, kTile));
-  Fetch(next_position, next_head, &tile);
+  Fetch(position + kTile, head, &tile);
   tile.scales = {k_scale_.get() + at, v_scale_.get() + at, readable_.get() + at};
   PointAt(a_.k0, head, position, 0, tile.k0);
   PointAt(a_.v, head, position, 2, tile.v);
@@ -201,10 +212,7 @@ void PieceRun::RunChunk(uint64_t chunk) {
   PlaceTokens(begin, end_);
   // All heads of a tile before the next tile: their codes lie side by side.
   for (uint64_t p = begin / kTile * kTile; p < end_; p += kTile) {
-    for (uint32_t h = piece_->head; h < piece_->end_head; ++h) {
-      const bool last = h + 1 == piece_->end_head;
-      RunTile(p, h, last ? p + kTile : p, last ? piece_->head : h + 1);
-    }
+    for (uint32_t h = piece_->head; h < piece_->end_head; ++h) RunTile(p, h);
   }
 }
 

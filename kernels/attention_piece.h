@@ -60,7 +60,7 @@ class PieceRun {
   void LoadPlane(const QueryPlane& plane, uint64_t out, uint32_t dims, float* to);
   void PlaceTokens(uint64_t begin, uint64_t end);
   void RunChunk(uint64_t chunk);
-  void RunTile(uint64_t position, uint32_t head, uint64_t next_position, uint32_t next_head);
+  void RunTile(uint64_t position, uint32_t head);
   void PointAt(const KvPlane& plane, uint32_t head, uint64_t position, int which,
                const uint8_t** rows) const;
   void Fetch(uint64_t position, uint32_t head, CpuTile* tile) const;

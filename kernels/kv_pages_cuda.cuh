@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(kPageThreads) AppendKernel(const KVF_GRID_CONS
 }
 
 // grid (pages), block (kPageThreads).
-__global__ void __launch_bounds__(kPageThreads) HandOffKernel(const KVF_GRID_CONSTANT KvHandOff h) {
+__global__ void __launch_bounds__(kPageThreads, 8)
+    HandOffKernel(const KVF_GRID_CONSTANT KvHandOff h) {
   KVF_SHARED_ARRAY(unsigned, largest, 2);
   const Move move = MoveOf(h, blockIdx.x);
   if (!move.valid) {
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kPageThreads) HandOffKernel(const KVF_GRID_CON
   const uint32_t items = h.to.page_size * heads;
   if (threadIdx.x < 2) largest[threadIdx.x] = 0;
   __syncthreads();
-  float page_scale[2] = {1.0f, 1.0f};
+  float key_scale = 1.0f, value_scale = 1.0f;
   for (uint32_t s = 0; s < Sides(h.to); ++s) {
     const auto side = static_cast<Side>(s);
     if (PageScales(h.to, side) == nullptr) continue;
@@ -55,14 +56,16 @@ __global__ void __launch_bounds__(kPageThreads) HandOffKernel(const KVF_GRID_CON
   for (uint32_t s = 0; s < Sides(h.to); ++s) {
     float* scales = PageScales(h.to, static_cast<Side>(s));
     if (scales == nullptr) continue;
-    page_scale[s] = PageScaleOf(h.to, FloatOfBits(largest[s]));
-    if (threadIdx.x == 0) scales[move.to] = page_scale[s];
+    const float scale = PageScaleOf(h.to, FloatOfBits(largest[s]));
+    if (threadIdx.x == 0) scales[move.to] = scale;
+    key_scale = s == 0 ? scale : key_scale;
+    value_scale = s == 0 ? value_scale : scale;
   }
   uint64_t saturated = 0;
   for (uint32_t i = threadIdx.x; i < items * Sides(h.to); i += blockDim.x) {
     const uint32_t s = i / items;
-    saturated +=
-        MoveHead(h, static_cast<Side>(s), move, i % items / heads, i % heads, page_scale[s]);
+    saturated += MoveHead(h, static_cast<Side>(s), move, i % items / heads, i % heads,
+                          s == 0 ? key_scale : value_scale);
   }
   if (h.counts != nullptr) AddCount(&h.counts->saturated, saturated);
   __threadfence();  // the stamp says that the content is there: after it

@@ -246,7 +246,8 @@ __device__ KVF_OUT_OF_LINE inline void SanitiseRow(const GateView& gate, const S
   }
 }
 
-__global__ void __launch_bounds__(kFenceThreads)
+// Two blocks a multiprocessor: with three, ptxas would spill for sm_100.
+__global__ void __launch_bounds__(kFenceThreads, 2)
     ValidateKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                    const KVF_GRID_CONSTANT StepScratch scratch) {
   const BlockShare share = ShareOfBlock(step);
@@ -390,7 +391,7 @@ __device__ KVF_OUT_OF_LINE inline void StoreRows(const GateView& gate, const Ste
   }
 }
 
-__global__ void __launch_bounds__(kFenceThreads)
+__global__ void __launch_bounds__(kFenceThreads, 2)
     ConfirmKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                   const KVF_GRID_CONSTANT StepScratch scratch, ConfirmPart part) {
   const When when = part == ConfirmPart::kRecheckOnly ? When::kAfterStore : When::kConfirm;

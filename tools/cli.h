@@ -51,6 +51,7 @@ const Verb& CheckVerb();
 const Verb& ShrinkVerb();
 const Verb& BugsVerb();
 const Verb& FaultsVerb();
+const Verb& ExploreVerb();
 const Verb& PlanVerb();
 const Verb& MergeVerb();
 

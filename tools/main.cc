@@ -10,9 +10,9 @@ namespace kvfence::tools {
 namespace {
 
 const std::vector<const Verb*>& Verbs() {
-  static const std::vector<const Verb*> kVerbs = {&RunVerb(),    &MergeVerb(), &CheckVerb(),
-                                                  &ShrinkVerb(), &BugsVerb(),  &FaultsVerb(),
-                                                  &PlanVerb()};
+  static const std::vector<const Verb*> kVerbs = {&RunVerb(),     &MergeVerb(), &CheckVerb(),
+                                                  &ShrinkVerb(),  &BugsVerb(),  &FaultsVerb(),
+                                                  &ExploreVerb(), &PlanVerb()};
   return kVerbs;
 }
 
@@ -34,6 +34,7 @@ std::string Overview() {
       "  kvfence shrink engine.kvlog -o s.kvlog   a log without all it does not need\n"
       "  kvfence bugs                             what it says to real bugs\n"
       "  kvfence faults                           what can be injected\n"
+      "  kvfence explore                          every interleaving of a small world\n"
       "  kvfence plan                             how many tokens of KV cache fit\n"
       "\nEvery verb takes --json. NO_COLOR is honoured.\n" +
       std::string(kExitCodes);

@@ -14,7 +14,7 @@ const char* PageVerbName(PageVerb verb) {
 
 std::vector<PageHistoryEntry> PageHistory::Of(PoolId pool, PageId page, size_t limit) const {
   std::vector<PageHistoryEntry> found;
-  for (size_t back = 1; back <= used_ && found.size() < limit; ++back) {
+  for (size_t back = 1; back <= ring_.size() && found.size() < limit; ++back) {
     const PageHistoryEntry& entry = ring_[(next_ + ring_.size() - back) % ring_.size()];
     if (entry.pool == pool.value() && entry.page == page.value()) found.push_back(entry);
   }

@@ -65,6 +65,7 @@ std::vector<RequestId> Ledger::HoldersOf(PoolId pool, PageId page) const {
 std::vector<KeyId> Ledger::KeysOf(PoolId pool, PageId page) const {
   return impl_->KeysOf(pool, page);
 }
+bool Ledger::IsSuspect(PoolId pool, PageId page) const { return impl_->IsSuspect(pool, page); }
 std::vector<std::pair<PoolId, PageId>> Ledger::WrittenPages(StepId step, Row row) const {
   return impl_->WrittenPages(step, row);
 }

@@ -109,6 +109,11 @@ std::vector<KeyId> Ledger::Impl::KeysOf(PoolId pool, PageId page) const {
   return keys;
 }
 
+bool Ledger::Impl::IsSuspect(PoolId pool, PageId page) const {
+  if (pool.value() >= config_.pools.size() || !pages_.InRange(pool.value(), page)) return false;
+  return pages_.at(pool.value(), static_cast<uint32_t>(page.value())).suspect != 0;
+}
+
 std::vector<std::pair<PoolId, PageId>> Ledger::Impl::WrittenPages(StepId step, Row row) const {
   std::vector<std::pair<PoolId, PageId>> pages;
   const StepRecord* record = steps_.FindOrLast(step.value());

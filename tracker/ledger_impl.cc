@@ -89,6 +89,7 @@ bool Ledger::Impl::JudgeIssue(RequestId req, uint32_t pool, PageId page, uint64_
   const Page& p = pages_.at(pool, index);
   const bool held = p.mappings != kNone || p.entries != kNone;
   const bool used = !stream() && FailUsers(pool, index, false, {});
+  raced_ = used && RunningWrites(pool, index);
   if (held) {
     ReportPage(Reason::kIssuedWhileHeld, req, pool, page.value(), logical, 0, p.tag);
   } else if (p.pins != kNone || used) {
@@ -118,7 +119,7 @@ void Ledger::Impl::Issue(uint32_t pool, uint32_t page) {
   if (!TagLive(p.tag)) ++live_pages_;
   p.tag = TagAfterIssue(p.tag);
   p.owner = pool;
-  p.suspect = false;
+  p.suspect = 0;
   p.flags = 0;
   p.ran = false;
   p.failed = false;
@@ -166,7 +167,7 @@ void Ledger::Impl::Take(uint32_t slot, uint32_t pool, uint32_t at, uint32_t page
   if (p.tag != tag || !TagLive(tag)) return;
   held.node = pages_.Map(p, pool, slot, at, now_);
   UpdateFlags(pool, page);
-  if (p.suspect) Suspect(slot, pool, at, Reason::kContentMismatch);
+  if (p.suspect != 0) Suspect(slot, pool, at, static_cast<Reason>(p.suspect - 1));
 }
 
 void Ledger::Impl::Suspect(uint32_t slot, uint32_t pool, uint32_t at, Reason reason) {
@@ -177,12 +178,12 @@ void Ledger::Impl::Suspect(uint32_t slot, uint32_t pool, uint32_t at, Reason rea
   held.suspect = 1 + static_cast<uint32_t>(reason);
 }
 
-void Ledger::Impl::SuspectPage(uint32_t pool, uint32_t page) {
+void Ledger::Impl::SuspectPage(uint32_t pool, uint32_t page, Reason reason) {
   Page& p = pages_.at(pool, page);
-  p.suspect = true;
+  p.suspect = static_cast<uint8_t>(1 + static_cast<uint32_t>(reason));
   for (uint32_t n = p.mappings; n != kNone; n = pages_.mapping(n).next) {
     const ledger::Mapping& m = pages_.mapping(n);
-    Suspect(m.inc, m.pool, m.at, Reason::kContentMismatch);
+    Suspect(m.inc, m.pool, m.at, reason);
   }
 }
 
@@ -331,6 +332,18 @@ void Ledger::Impl::UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only,
   std::sort(users->begin(), users->end(), [](const User& a, const User& b) {
     return std::pair(a.record->step, a.row) < std::pair(b.record->step, b.row);
   });
+}
+
+// May a step that isn't confirmed yet still write the page? What a copy brings there, or who gets
+// it next, can't be relied on: the step's write may come last, whatever stands in the log.
+bool Ledger::Impl::RunningWrites(uint32_t pool, uint32_t page) const {
+  for (const auto& record : steps_.records()) {
+    if (record->confirmed) continue;
+    for (const ledger::SlotWrite& w : record->writes) {
+      if (w.page == page && pages_.space_of(w.pool) == pages_.space_of(pool)) return true;
+    }
+  }
+  return false;
 }
 
 bool Ledger::Impl::FailUsers(uint32_t pool, uint32_t page, bool unconfirmed_only, NameId loading) {

@@ -74,6 +74,7 @@ class Ledger::Impl {
   std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const;
+  bool IsSuspect(PoolId pool, PageId page) const;
   LedgerView View(RequestId req) const;
   LedgerPageView ViewPage(PoolId pool, PageId page) const;
 
@@ -152,7 +153,8 @@ class Ledger::Impl {
   bool keeps_failed() const { return !config_.judge_afresh && config_.policy != Policy::kLog; }
   // The content of the request's logical page is another's: its rows fail until it lets go of it.
   void Suspect(uint32_t slot, uint32_t pool, uint32_t at, Reason reason);
-  void SuspectPage(uint32_t pool, uint32_t page);
+  // The page, for all that map it until it's issued anew.
+  void SuspectPage(uint32_t pool, uint32_t page, Reason reason);
   // The table of its rows isn't that of the newest launched step any more.
   void Changed(Incarnation& inc) { inc.changed_step = steps_.launched(); }
   // How many entries `at` and `n` make a list have, or why not.
@@ -270,6 +272,7 @@ class Ledger::Impl {
   void UsersOf(uint32_t pool, uint32_t page, bool unconfirmed_only, std::vector<User>* users);
   void NoteLetGo(const Incarnation& inc, uint32_t pool, uint32_t at, uint32_t page, uint64_t since);
   // Fails the launched clean rows that use the page; says whether there were any.
+  bool RunningWrites(uint32_t pool, uint32_t page) const;
   bool FailUsers(uint32_t pool, uint32_t page, bool unconfirmed_only, NameId loading);
   // The row of this step that the incarnation is launched in, kNone if in none.
   uint32_t RowIn(const StepRecord& record, uint32_t inc) const;
@@ -375,6 +378,7 @@ class Ledger::Impl {
   std::vector<uint32_t> task_of_row_;
   std::vector<std::pair<uint32_t, uint32_t>> late_;  // (pool task, late page)
   std::vector<User> users_;
+  bool raced_ = false;  // the page just judged for issue may still be written by a running step
   std::vector<uint32_t> consequences_;
   StepRecord* launching_ = nullptr;
 };

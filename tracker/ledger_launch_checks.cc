@@ -20,7 +20,7 @@ Violation Ledger::Impl::PlaceOf(const StepRecord& record, uint32_t row, uint32_t
 }
 
 // I-80: what failed stays failed, and was reported then: a row until it is bound anew, a request
-// that hit content of another identity until it lets go of it.
+// that hit content of another identity, or holds a suspect page, until it lets go of it.
 void Ledger::Impl::FailAgain(StepRecord& record, uint32_t index) {
   const LaunchedRow& launched = record.launched[index];
   const BoundRow& bound = rows_[launched.row.value()];

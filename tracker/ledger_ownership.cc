@@ -53,6 +53,7 @@ Status Ledger::Impl::Alloc(const AllocEvent& event) {
     LetGo(slot, pool, k);
     Issue(pool, page);
     Take(slot, pool, k, page, pages_.at(pool, page).tag, MakeStamp(serial, k));
+    if (raced_) SuspectPage(pool, page, Reason::kInFlight);
   }
   return {};
 }
@@ -127,6 +128,7 @@ Status Ledger::Impl::Cow(const CowEvent& event) {
   }
   Take(slot, pool, at, page, pages_.at(pool, page).tag, stamp);
   if (suspect != 0) Suspect(slot, pool, at, static_cast<Reason>(suspect - 1));
+  if (raced_) SuspectPage(pool, page, Reason::kInFlight);
   requests_.at(slot).lists[pool][at].void_from = void_from;
   if (void_from != kNone) CutPage(slot, pool, at);
   return {};

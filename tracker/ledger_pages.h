@@ -46,7 +46,7 @@ struct Page {
   uint16_t settled = 0;            // slots [0, settled) are committed
   uint16_t scale = 0;              // scale mark
   uint16_t flags = 0;              // kPageShared, kPageSealed, as last told to the device
-  bool suspect = false;            // its checksum was wrong: who maps it is suspect too
+  uint8_t suspect = 0;             // 1 + Reason for which who maps it is suspect too
   Stamp last_expected = kNoStamp;  // what its last holder expected
   uint64_t last_use = 0;           // 1 + newest launched step that used it when it was let go
 };

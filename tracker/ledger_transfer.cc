@@ -121,6 +121,8 @@ void Ledger::Impl::JudgePinPage(const PinEvent& event, uint32_t slot, size_t i) 
   } else if (event.dir == CopyDir::kIn &&
              FailUsers(pool, static_cast<uint32_t>(page.value()), true, event.id)) {
     ReportPage(Reason::kInFlight, id, pool, page.value());
+    const auto taken = static_cast<uint32_t>(page.value());
+    if (RunningWrites(pool, taken)) SuspectPage(pool, taken, Reason::kInFlight);
   }
   if (event.dir != CopyDir::kIn || slot == kNone || !event.key) return;
   // What is loaded under a key is a hit of it. Who has no identity may be but a copy's own name.

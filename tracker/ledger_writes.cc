@@ -56,6 +56,7 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   if ((event.xfer != NameId() && !pinned) || used) {
     ReportPage(Reason::kInFlight, requests_.Resolve(event.as.req), pool, page, -1, 0, p.tag);
   }
+  if (used && RunningWrites(pool, page)) SuspectPage(pool, page, Reason::kInFlight);
   if (event.n == 0) return {};
   CheckSum(stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
            event.page);
@@ -107,7 +108,7 @@ void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, Pa
   if (expected != 0 && expected != sum) {
     ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, expected, sum);
     if (checks_.Has(Reason::kContentMismatch)) {
-      SuspectPage(pool, static_cast<uint32_t>(page.value()));
+      SuspectPage(pool, static_cast<uint32_t>(page.value()), Reason::kContentMismatch);
     }
   }
   const SumKey key{stamp, pool};
@@ -211,6 +212,7 @@ Status Ledger::Impl::Copy(const CopyEvent& event) {
   }
   if (stream() && FailUsers(to_pool, to_page, true, event.xfer)) {
     ReportPage(Reason::kInFlight, {}, to_pool, to_page);
+    if (RunningWrites(to_pool, to_page)) SuspectPage(to_pool, to_page, Reason::kInFlight);
   }
   JudgeSource(event.xfer, from_pool, from_page);
   CopyContent(from_pool, from_page, to_pool, to_page, pinned);

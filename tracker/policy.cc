@@ -28,10 +28,10 @@ void ApplyPolicy(Policy policy, StepId step, const std::vector<Violation>& viola
   store->stop |= policy == Policy::kStop && (failed > 0 || !violations.empty());
   if (store->storm || policy == Policy::kLog) return;
   for (const Violation& violation : violations) {
-    if (!kContentReasons.Has(violation.reason) || violation.pool < 0 || violation.page < 0)
-      continue;
+    if (violation.pool < 0 || violation.page < 0) continue;
     const PoolId pool(static_cast<uint32_t>(violation.pool));
     const PageId page(violation.page);
+    if (!kContentReasons.Has(violation.reason) && !facts.IsSuspect(pool, page)) continue;
     AddOnce(store->quarantine, std::pair(pool, page));
     for (const KeyId key : facts.KeysOf(pool, page)) AddOnce(store->unpublish, key);
   }

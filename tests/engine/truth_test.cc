@@ -150,7 +150,8 @@ TEST(KvMemory, DigestIsTheWeightedSumOfItsSlots) {
   Rng rng(3);
   for (int i = 0; i < 1000; ++i) {
     const uint64_t page = rng.Below(6);
-    kv.WriteAt(page, rng.Below(kPageSize), rng.Next());
+    const uint64_t offset = rng.Below(kPageSize);
+    kv.WriteAt(page, offset, rng.Next());
     EXPECT_EQ(kv.Digest(page), kv.PartDigest(page, 0, kPageSize));
   }
 }

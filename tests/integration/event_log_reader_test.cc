@@ -471,9 +471,11 @@ TEST(EventLogReader, AnyBytesGiveRecordsOrOneError) {
         case 1:
           text.erase(at, rng.Below(9));
           break;
-        case 2:
-          text.insert(at, text.substr(rng.Below(text.size()), rng.Below(20)));
+        case 2: {
+          const uint64_t from = rng.Below(text.size());
+          text.insert(at, text.substr(from, rng.Below(20)));
           break;
+        }
         default:
           text[at] = "[]{},:\"0-\\\n"[rng.Below(11)];
           break;

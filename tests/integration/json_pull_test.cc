@@ -85,7 +85,8 @@ TEST(JsonPull, ReadsWhatTheLibraryWrites) {
   Rng rng(1);
   for (int i = 0; i < 5000; ++i) {
     const json value = RandomValue(&rng, 0);
-    const std::string text = value.dump(rng.Chance(1, 3) ? 1 : -1, ' ', rng.Chance(1, 2));
+    const int indent = rng.Chance(1, 3) ? 1 : -1;
+    const std::string text = value.dump(indent, ' ', rng.Chance(1, 2));
     JsonPull pull(text);
     EXPECT_TRUE(Walk(&pull, value) && pull.End()) << text << "\n" << pull.error();
   }

@@ -34,7 +34,7 @@ Status RunShimSpread(const AttentionCall& call) {
   if (Status status = CheckCall(call); !status.ok()) return status;
   attention::Problem problem = ProblemOfCall(call);
   uint64_t bytes = 0;
-  problem.max_kv_len = 4 * attention::ChunkSize(problem);
+  problem.max_kv_len = kSpreadParts * attention::ChunkSize(problem);
   if (call.mla != nullptr) {
     MlaDecodeAttention a = *call.mla;
     a.max_kv_len = problem.max_kv_len;

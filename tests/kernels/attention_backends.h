@@ -24,7 +24,9 @@ Status RunCpu(const AttentionCall& call);
 Status RunCpuThreads(const AttentionCall& call);
 // One build of the CPU loops.
 AttentionBackend RunBuild(const attention::CpuBuild& build);
-// The CUDA source on the CPU shim: rows walked, or spread over blocks by way of a workspace.
+// The CUDA source on the CPU shim: rows walked, or spread over blocks by way of a workspace, for
+// contexts of up to kSpreadParts parts; a longer one is right too, but joined in another order.
+inline constexpr uint32_t kSpreadParts = 4;
 Status RunShim(const AttentionCall& call);
 Status RunShimSpread(const AttentionCall& call);
 

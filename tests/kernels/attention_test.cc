@@ -194,6 +194,26 @@ TEST_P(Attention, ANanStaysInTheRowThatHoldsIt) {
   }
 }
 
+TEST_P(Attention, ANanIsSeenOnlyByTheQueryTokensThatReadIt) {  // I-61
+  for (uint32_t bits = 0; bits < 8; ++bits) {
+    Shape shape;
+    shape.seq_len_q = 3;
+    shape.bf16_kv = (bits & 1) != 0;
+    shape.mla = (bits & 2) != 0;
+    const bool last = (bits & 4) != 0;
+    if (!last) shape.window_left = 20;
+    shape.lengths = {70, 70};
+    AttentionCase c(shape);
+    c.SetNan(0, last ? 69 : 67 - 20, true);  // read by the last, or by the first of the three
+    ASSERT_NO_FATAL_FAILURE(ExpectRight(&c)) << bits;
+    const std::vector<float> found = Run(&c);
+    const size_t per_query = (c.o_begin(1) - c.o_begin(0)) / 3;
+    for (size_t q = 0; q < 6; ++q) {
+      ASSERT_EQ(std::isnan(found[q * per_query]), q == (last ? 2 : 0)) << bits << " " << q;
+    }
+  }
+}
+
 TEST_P(Attention, ExtremeScoresNeitherOverflowNorVanish) {
   Shape shape;
   shape.lengths = {90};
@@ -379,6 +399,31 @@ TEST(AttentionCpu, EveryBuildOfTheLoopsGivesTheSameBits) {  // I-62, I-130
           EXPECT_TRUE(SameBits(found, expected)) << build.name << " " << dim << " " << qo;
         }
       }
+    }
+  }
+}
+
+TEST(AttentionCpu, EveryBuildReadsEveryCodeAlike) {  // I-62
+  for (bool nan : {false, true}) {
+    Shape shape;
+    shape.head_dim = 256;
+    shape.qo_heads = shape.kv_heads = 1;
+    shape.lengths = {64};
+    AttentionCase c(shape);
+    for (const void* cache : {c.args.k_cache, c.args.v_cache}) {
+      auto* codes = static_cast<uint8_t*>(const_cast<void*>(cache));
+      for (uint64_t i = 0; i < c.args.num_pages * shape.page_size * shape.head_dim; ++i) {
+        codes[i] = static_cast<uint8_t>(i + i / 256 * 7);
+        const bool may_stay = nan && cache == c.args.v_cache && i % 3 == 0;
+        if ((codes[i] & 0x7F) == 0x7F && !may_stay) codes[i] = 0x7E;
+      }
+    }
+    const std::vector<float> expected = c.Run(RunBuild(attention::CpuBuilds().front()));
+    size_t nans = 0;
+    for (float value : expected) nans += std::isnan(value) ? 1 : 0;
+    EXPECT_EQ(nans != 0, nan);
+    for (const attention::CpuBuild& build : attention::CpuBuilds()) {
+      EXPECT_TRUE(SameBits(c.Run(RunBuild(build)), expected)) << build.name << " " << nan;
     }
   }
 }

@@ -90,10 +90,13 @@ void PlayOne(Rng& rng, Metrics& metrics, Model& model) {
       break;
     }
     default: {
-      const StepStats stats =
-          Stats(rng.Between(0, 300), NearABound(rng, {1, 16, 64, 4096, 65536, 1048576}),
-                rng.Between(0, 1), rng.Between(0, 1),
-                NearABound(rng, {1, 5'000, 10'000, 15'000, 100'000, 2'000'000, 20'000'000}));
+      const uint64_t rows = rng.Between(0, 300);
+      const uint64_t entries = NearABound(rng, {1, 16, 64, 4096, 65536, 1048576});
+      const uint64_t failed = rng.Between(0, 1);
+      const uint64_t unverified = rng.Between(0, 1);
+      const uint64_t ns =
+          NearABound(rng, {1, 5'000, 10'000, 15'000, 100'000, 2'000'000, 20'000'000});
+      const StepStats stats = Stats(rows, entries, failed, unverified, ns);
       metrics.OnStep(stats);
       model.Step(stats);
     }

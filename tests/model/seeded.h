@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "tests/model/cases.h"
+
 namespace kvfence::testing {
 
 // Does RC_PARAMS name this parameter?
@@ -21,12 +23,6 @@ inline bool Steered(const char* parameter) {
   const char* text = std::getenv("RC_PARAMS");
   return text != nullptr &&
          std::string(text).find(std::string(parameter) + "=") != std::string::npos;
-}
-
-// How many cases to try: KVFENCE_CASES in the environment, or else what's usual.
-inline int Cases(int usual) {
-  const char* text = std::getenv("KVFENCE_CASES");
-  return text == nullptr ? usual : std::atoi(text);
 }
 
 // Fails the current test with RapidCheck's report if the property is falsified, or gave up.

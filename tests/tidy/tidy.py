@@ -38,6 +38,7 @@ BANNED = re.compile(
     r"\b(TODO|FIXME|XXX)\b|(?i:not implemented)|(?<![\w.])/(work|root|home|var/tmp)/")
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)')
 CITED = re.compile(r"\bI-(\d+)\b")
+DRAW = re.compile(r"\b\w*[rR]ng_?(\.|->)\w+\(|[(,]\s*&?\w*[rR]ng_?\s*[,)]")
 
 
 class Tree:
@@ -195,6 +196,30 @@ def invariants(tree):
     return found
 
 
+def draws(tree):
+    """No argument list draws twice from a generator: the compiler chooses which comes first."""
+    found = []
+    for name in tree.of(CPP):
+        text = re.sub(r"//.*", lambda comment: " " * len(comment[0]), tree.read(name))
+        open_at = []  # of each bracket not closed yet: where it stands, and the commas in it
+        for at, letter in enumerate(text):
+            if letter in "([{":
+                open_at.append((at, [at]))
+            elif letter == "," and open_at:
+                open_at[-1][1].append(at)
+            elif letter in ")]}" and open_at:
+                start, commas = open_at.pop()
+                if letter != ")" or not re.search(r"[\w>]$", text[:start][-1:]):
+                    continue
+                ends = commas[1:] + [at]
+                drawing = [1 for begin, end in zip(commas, ends)
+                           if DRAW.search(text[begin:end]) and "{" not in text[begin:end]]
+                if len(drawing) > 1:
+                    line = text.count("\n", 0, start) + 1
+                    found.append(f"{name}:{line}: two draws in one argument list")
+    return found
+
+
 def readmes(tree):
     """Each folder that holds something says on one page what it is."""
     folders = {top(n) for n in tree.names
@@ -240,8 +265,8 @@ def squeeze(text):
 
 
 CHECKS = {check.__name__: check
-          for check in (columns, lengths, functions, layers, words, invariants, readmes, links,
-                        examples)}
+          for check in (columns, lengths, functions, layers, words, invariants, draws, readmes,
+                        links, examples)}
 
 
 def main(arguments):

@@ -97,6 +97,12 @@ class Rules(unittest.TestCase):
         self.put("tests/tidy/uncited.txt", "\n")
         self.expect("invariants", "docs/INVARIANTS.md:1: no invariant of the form")
 
+    def test_draws(self):
+        self.put("core/a.cc", "F(rng.Below(2), rng->Next());  // (rng.Next(), rng.Next())\n"
+                 "G(1,\n  P(&rng),\n  rng_.Next());\nA a = {rng.Next(), rng.Next()};\n"
+                 "for (a = rng.Below(3); b; c) H(rng.Next(), 2);\n")
+        self.expect("draws", "core/a.cc:1: two draws", "core/a.cc:2: two draws")
+
     def test_readmes(self):
         self.put("core/a.cc", "\n")
         self.put("engine/CMakeLists.txt", "\n")

@@ -22,7 +22,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::vector<const Verb*> AllVerbs() {
-  return {&RunVerb(), &MergeVerb(), &CheckVerb(), &FaultsVerb(), &PlanVerb()};
+  return {&RunVerb(), &MergeVerb(), &CheckVerb(), &FaultsVerb(), &ExploreVerb(), &PlanVerb()};
 }
 
 // One line that begins as all messages of a verb do.

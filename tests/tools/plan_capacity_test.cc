@@ -124,7 +124,7 @@ class RandomPlan {
     if (rng_.Below(2) == 0) {
       model.latent = 1 + rng_.Below(1024);
       model.rope = rng_.Below(128);
-      model.index_dim = rng_.Below(2) * (1 + rng_.Below(256));
+      if (rng_.Below(2) == 1) model.index_dim = 1 + rng_.Below(256);
     } else {
       model.kv_heads = 1 + rng_.Below(64);
       model.head_dim = 1 + rng_.Below(256);

@@ -64,6 +64,7 @@ class Facts : public LedgerFacts {
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId, Row) const override {
     return {{PoolId(0), PageId(50)}};
   }
+  bool IsSuspect(PoolId, PageId page) const override { return page.value() == 77; }
 };
 
 SettlementStore Rows(int rows, int failed, Reason reason) {
@@ -100,6 +101,14 @@ TEST(Policy, AContentReasonQuarantinesThePageAndTakesItOutOfTheIndex) {
   EXPECT_THAT(store.quarantine, ElementsAre(std::pair(PoolId(0), PageId(9))));
   EXPECT_THAT(store.unpublish, ElementsAre(KeyId(150), KeyId(109)));
   EXPECT_FALSE(store.storm);
+}
+
+TEST(Policy, ASuspectPageIsQuarantinedWhateverWasSaidOfIt) {
+  SettlementStore store = Rows(4, 0, Reason::kStampMismatch);
+  ApplyPolicy(Policy::kAbort, StepId(1),
+              {On(Reason::kIssuedWhileHeld, 77), On(Reason::kIssuedWhileHeld, 9)}, Facts(), &store);
+  EXPECT_THAT(store.quarantine, ElementsAre(std::pair(PoolId(0), PageId(77))));
+  EXPECT_THAT(store.unpublish, ElementsAre(KeyId(177)));
 }
 
 TEST(Policy, WhenMostRowsFailNothingIsQuarantined) {

@@ -42,20 +42,23 @@ struct PageHistoryEntry {
 
 class PageHistory {
  public:
-  explicit PageHistory(size_t capacity = size_t{1} << 16) : ring_(capacity) {}
+  explicit PageHistory(size_t capacity = size_t{1} << 16) : capacity_(capacity) {}
 
   void Append(const PageHistoryEntry& entry) {
+    if (ring_.size() < capacity_) {  // memory comes with use
+      ring_.push_back(entry);
+      return;
+    }
     ring_[next_] = entry;
-    if (++next_ == ring_.size()) next_ = 0;
-    if (used_ < ring_.size()) ++used_;
+    if (++next_ == capacity_) next_ = 0;
   }
   // The page's last `limit` entries that the ring still holds, oldest first.
   std::vector<PageHistoryEntry> Of(PoolId pool, PageId page, size_t limit = 16) const;
 
  private:
+  size_t capacity_;
   std::vector<PageHistoryEntry> ring_;
-  size_t next_ = 0;
-  size_t used_ = 0;
+  size_t next_ = 0;  // the oldest, once the ring is full
 };
 
 }  // namespace kvfence

@@ -165,6 +165,7 @@ class Ledger : public LedgerFacts {
   std::vector<RequestId> HoldersOf(PoolId pool, PageId page) const;
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const override;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const override;
+  bool IsSuspect(PoolId pool, PageId page) const override;
   LedgerView View(RequestId req) const;
   LedgerPageView ViewPage(PoolId pool, PageId page) const;
 

@@ -1,8 +1,9 @@
 // Policy: what a failed row means for the engine, by reason. The blast radius in one place.
 //
 // A mapping reason ends only the row: the page that it wrongly named may be everybody's first
-// prefix page. A content reason makes the page itself suspect: it's quarantined, leaves the prefix
-// index, and its holders fail when they next read it. What a failed row was to write was never
+// prefix page. A content reason makes the page itself suspect, and so does a step that may still
+// write it when it goes to another: it's quarantined, leaves the prefix index, and its holders fail
+// when they next read it. What a failed row was to write was never
 // written, so index entries of those pages go in any case. When more than half of a step's rows
 // fail, the batch or the fence is suspect (`storm`): nothing is quarantined then. Policy `stop`
 // asks the engine to end after this step, at any finding, also one that fails no row.
@@ -25,6 +26,8 @@ class LedgerFacts {
   virtual std::vector<KeyId> KeysOf(PoolId pool, PageId page) const = 0;
   // Pages that this row of this launched step was to write.
   virtual std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const = 0;
+  // Do its holders fail until it's issued anew: a wrong checksum, or a running step's late write?
+  virtual bool IsSuspect(PoolId pool, PageId page) const = 0;
 };
 
 // Owns what a Settlement points to.

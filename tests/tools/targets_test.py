@@ -46,8 +46,8 @@ class Table(unittest.TestCase):
         return code, [line.split()[-1] for line in out.splitlines()[1:]]
 
     def put_all(self, **changed):
-        value = {"ratio": 1.1, "call": 4e-8, "owned": 3e6, "entries": 3e7, "lost": 0.05, "read": 0.6,
-                 "host": 8.0, **changed}
+        value = {"ratio": 1.1, "call": 4e-8, "owned": 3e6, "entries": 3e7, "lost": 0.05,
+                 "read": 0.6, "host": 8.0, **changed}
         self.put("validator", run("BM_Validate/262144/manual_time", ratio=value["ratio"]),
                  run("BM_Validate/1048576/manual_time", ratio=value["ratio"]))
         self.put("allocator", run("ChurnPool/lifo/pages:1048576", per_call=value["call"]),
