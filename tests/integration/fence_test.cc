@@ -139,7 +139,9 @@ TEST_F(FenceTest, APageThatARunningStepMayStillWriteIsNobodysToRead) {
     EXPECT_FALSE(settled->rows[0].published);
     EXPECT_THAT(std::vector(settled->quarantine.begin(), settled->quarantine.end()),
                 ElementsAre(std::pair(PoolId(0), one)));
-    if (loads) ASSERT_TRUE(fence_->Unpin({.id = copy}).ok());
+    if (loads) {
+      ASSERT_TRUE(fence_->Unpin({.id = copy}).ok());
+    }
     ASSERT_TRUE(fence_->Ready({.req = s, .tokens = 16}).ok());
     Alloc(s, {two});
     Row0(s);
