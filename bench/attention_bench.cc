@@ -21,10 +21,7 @@
 #include "kvfence/bf16.h"
 #include "kvfence/check.h"
 #include "kvfence/rng.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "straight_read.h"
 
 namespace kvfence {
 namespace {
@@ -38,41 +35,6 @@ struct Form {
   KvType type;
   uint32_t seq_len_q;
 };
-
-// --- the straight read --------------------------------------------------------------------------
-
-uint64_t ReadPlain(const uint8_t* data, uint64_t bytes) {
-  uint64_t sum = 0;
-  for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, data + i, 8);
-    sum ^= word;
-  }
-  return sum;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) uint64_t ReadAvx2(const uint8_t* data, uint64_t bytes) {
-  __m256i sum[4] = {};
-  for (uint64_t i = 0; i + 128 <= bytes; i += 128) {
-    for (int j = 0; j < 4; ++j) {
-      const auto* at = reinterpret_cast<const __m256i*>(data + i + 32 * j);
-      sum[j] = _mm256_xor_si256(sum[j], _mm256_loadu_si256(at));
-    }
-  }
-  const __m256i all =
-      _mm256_xor_si256(_mm256_xor_si256(sum[0], sum[1]), _mm256_xor_si256(sum[2], sum[3]));
-  return static_cast<uint64_t>(_mm256_extract_epi64(all, 0) ^ _mm256_extract_epi64(all, 1) ^
-                               _mm256_extract_epi64(all, 2) ^ _mm256_extract_epi64(all, 3));
-}
-#endif
-
-uint64_t Read(const uint8_t* data, uint64_t bytes) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return ReadAvx2(data, bytes);
-#endif
-  return ReadPlain(data, bytes);
-}
 
 // --- the cache ----------------------------------------------------------------------------------
 
@@ -187,7 +149,7 @@ void ReadAll(const Cache& cache, CpuThreads* threads) {
   threads->ForEach(pieces * 2, [&](uint64_t i, unsigned) {
     const std::vector<uint8_t>& bytes = i < pieces ? cache.k : cache.v;
     const uint64_t size = bytes.size() / pieces;
-    benchmark::DoNotOptimize(Read(bytes.data() + i % pieces * size, size));
+    benchmark::DoNotOptimize(StraightRead(bytes.data() + i % pieces * size, size));
   });
 }
 

@@ -331,16 +331,7 @@ void SmallWorld::Fault(size_t r) {
     // The request goes on using it, and knows no better: but it isn't returned a second time.
     lost_[r] = page;
   } else if (fault_ == SmallFault::kLateWrite) {
-    for (int64_t o = 0; o < kPageSize; ++o) {
-      slots_[static_cast<size_t>(transfer_page_)][static_cast<size_t>(o)] =
-          Content(kB, transfer_incarnation_, o);
-    }
-    if (fence_) {
-      Ask(fence_->Write({.page = PageId(transfer_page_),
-                         .first = 0,
-                         .n = kPageSize,
-                         .as = {.req = transfer_for_, .at = 0}}));
-    }
+    TransferWrites(false);
   } else if (fault_ == SmallFault::kTableFlip) {
     table_[r * kMostPages] = Another(table_[r * kMostPages]);
   } else {
@@ -376,24 +367,26 @@ void SmallWorld::Make(Move move) {
       return Retire();
     case Move::kTransferWrites:
       transfer_ = Transfer::kWritten;
-      for (int64_t o = 0; o < kPageSize; ++o) {
-        slots_[static_cast<size_t>(transfer_page_)][static_cast<size_t>(o)] =
-            Content(kB, transfer_incarnation_, o);
-      }
-      if (fence_) {
-        Ask(fence_->Write({.page = PageId(transfer_page_),
-                           .first = 0,
-                           .n = kPageSize,
-                           .as = {.req = transfer_for_, .at = 0},
-                           .xfer = fence_->Intern("T")}));
-      }
-      return;
+      return TransferWrites(true);
     case Move::kTransferEnds:
       return EndTransfer();
     case Move::kFaultA:
     case Move::kFaultB:
       return Fault(r);
   }
+}
+
+void SmallWorld::TransferWrites(bool pinned) {
+  for (int64_t o = 0; o < kPageSize; ++o) {
+    slots_[static_cast<size_t>(transfer_page_)][static_cast<size_t>(o)] =
+        Content(kB, transfer_incarnation_, o);
+  }
+  if (!fence_) return;
+  Ask(fence_->Write({.page = PageId(transfer_page_),
+                     .first = 0,
+                     .n = kPageSize,
+                     .as = {.req = transfer_for_, .at = 0},
+                     .xfer = pinned ? fence_->Intern("T") : NameId()}));
 }
 
 void SmallWorld::EndTransfer() {

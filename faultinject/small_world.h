@@ -110,6 +110,8 @@ class SmallWorld final : public EventSink {
   void BendStep();
   void Attend();
   void Retire();
+  // Its bytes land: while its pin is out, or once more when that is over.
+  void TransferWrites(bool pinned);
   void EndTransfer();
   void Fault(size_t r);
   void Ask(const Status& status);

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "kvfence/explore.h"
+#include "log_words.h"
 #include "progress.h"
 #include "shared_flags.h"
 
@@ -34,15 +35,6 @@ std::string WrongOf(const Explored& e) {
     return "the world itself is wrong in: " + e.without.first_wrong;
   }
   return "";
-}
-
-std::vector<std::string> NamesOf(CheckSet reasons) {
-  std::vector<std::string> names;
-  for (int i = 0; i < kReasonCount; ++i) {
-    const auto reason = static_cast<Reason>(i);
-    if (reasons.Has(reason)) names.emplace_back(ReasonName(reason));
-  }
-  return names;
 }
 
 Explored ExploreOne(SmallFault fault, uint64_t depth, ProgressLine* line) {

@@ -6,19 +6,11 @@
 
 #include "cli.h"
 #include "kvfence/fault_kind.h"
+#include "log_words.h"
 #include "shared_flags.h"
 
 namespace kvfence::tools {
 namespace {
-
-std::vector<std::string> ReasonsOf(const FaultKind& kind) {
-  std::vector<std::string> names;
-  for (int i = 0; i < kReasonCount; ++i) {
-    const auto reason = static_cast<Reason>(i);
-    if (kind.reasons.Has(reason)) names.emplace_back(ReasonName(reason));
-  }
-  return names;
-}
 
 int RunFaults(const std::vector<std::string>& words) {
   if (!words.empty()) {
@@ -32,7 +24,7 @@ int RunFaults(const std::vector<std::string>& words) {
       line["kind"] = std::string(kind.name);
       line["class"] = std::string(1, kind.fault_class);
       line["hook"] = std::string(kind.hook);
-      line["reasons"] = ReasonsOf(kind);
+      line["reasons"] = NamesOf(kind.reasons);
       line["bookkeeping_only"] = kind.bookkeeping_only;
       json["faults"].push_back(std::move(line));
     }
@@ -41,7 +33,7 @@ int RunFaults(const std::vector<std::string>& words) {
   }
   for (const FaultKind& kind : FaultKinds()) {
     std::string reasons;
-    for (const std::string& reason : ReasonsOf(kind)) {
+    for (const std::string& reason : NamesOf(kind.reasons)) {
       reasons += (reasons.empty() ? "" : ", ") + reason;
     }
     std::printf("%-22s class %c  at %s\n    %s\n    answered by: %s\n",

@@ -65,4 +65,13 @@ std::string Words(const LoggedExpect& logged, const std::vector<std::string>& po
   return text + ", which was not reported";
 }
 
+std::vector<std::string> NamesOf(CheckSet reasons) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kReasonCount; ++i) {
+    const auto reason = static_cast<Reason>(i);
+    if (reasons.Has(reason)) names.emplace_back(ReasonName(reason));
+  }
+  return names;
+}
+
 }  // namespace kvfence::tools

@@ -68,8 +68,9 @@ bool Ledger::Impl::PutContent(uint32_t pool, uint32_t page, SlotRange slots, Sta
                               PinRef pinned) {
   Page& p = pages_.at(pool, page);
   const bool nobodys = birth == kNobodyStamp;
+  const uint64_t ruined_end = nobodys ? std::min(slots.last, ReliedEnd(p)) : 0;
   std::vector<uint64_t> ruined;
-  for (uint64_t i = slots.first; nobodys && i < std::min(slots.last, ReliedEnd(p)); ++i) {
+  for (uint64_t i = slots.first; i < ruined_end; ++i) {
     if (content_.Valid(p, i, i + 1)) ruined.push_back(i);
   }
   EraseContent(p, slots);

@@ -1,18 +1,9 @@
 // The answer of a build without nvcc.
 #include "kvfence/attention.h"
 
-#include "kvfence/backend.h"
+#include "unavailable.h"
 
 namespace kvfence {
-namespace {
-
-Status Unavailable() {
-  std::string why;
-  CudaAvailable(&why);
-  return Status(StatusCode::kUnavailable, why);
-}
-
-}  // namespace
 
 Status DecodeAttentionCuda(const DecodeAttention&, void*) { return Unavailable(); }
 Status DecodeAttentionCuda(const MlaDecodeAttention&, void*) { return Unavailable(); }

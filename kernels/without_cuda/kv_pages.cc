@@ -1,18 +1,9 @@
 // The answer of a build without nvcc.
 #include "kvfence/kv_pages.h"
 
-#include "kvfence/backend.h"
+#include "unavailable.h"
 
 namespace kvfence {
-namespace {
-
-Status Unavailable() {
-  std::string why;
-  CudaAvailable(&why);
-  return Status(StatusCode::kUnavailable, why);
-}
-
-}  // namespace
 
 Status AppendPagedKvCacheCuda(const KvAppend&, void*) { return Unavailable(); }
 Status HandOffPagesCuda(const KvHandOff&, void*) { return Unavailable(); }

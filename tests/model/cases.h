@@ -3,7 +3,22 @@
 
 #include <cstdlib>
 
+#if defined(__SANITIZE_THREAD__)
+#define KVF_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KVF_THREAD_SANITIZER 1
+#endif
+#endif
+
 namespace kvfence::testing {
+
+// ThreadSanitizer follows each access: a case that computes much takes a hundred times as long.
+#ifdef KVF_THREAD_SANITIZER
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
 
 // KVFENCE_CASES in the environment, or else what's usual.
 inline int Cases(int usual) {
