@@ -13,24 +13,10 @@
 #include <vector>
 
 #include "kv_memory.h"
+#include "served_model.h"
 #include "step_buffers.h"
 
 namespace kvfence {
-
-struct PassResult {
-  std::vector<uint64_t> results;  // by row, padded ones included
-  // Rows with guesses have a result for each right one and one more: row r's are
-  // verified[verified_at[r] .. verified_at[r+1]). Empty: no row of the pass has guesses.
-  std::vector<uint64_t> verified;
-  std::vector<uint32_t> verified_at;
-  uint64_t wild_accesses = 0;  // beyond the pool or the table; nothing is touched there
-
-  // The row's results, in the order of their positions; at least one.
-  std::span<const uint64_t> Of(size_t row) const {
-    if (verified_at.empty()) return {&results[row], 1};
-    return std::span(verified).subspan(verified_at[row], verified_at[row + 1] - verified_at[row]);
-  }
-};
 
 class AttentionPass {
  public:

@@ -38,7 +38,7 @@ class Forker {
     if (samples < 2) return 0;
     for (uint64_t sample = 1; sample < samples; ++sample) {
       RequestState* sibling = MakeSibling(*r, static_cast<uint32_t>(sample));
-      sibling->tokens.push_back(TokenOf(result, sibling->sample));
+      sibling->tokens.push_back(s_.model->TokenOf(result, sibling->sample));
       if (sibling->golden) sibling->golden->Advance(sibling->sample);
       if (sibling->done()) {
         s_.requests[sibling->index].reset();
@@ -138,10 +138,7 @@ class Forker {
     ++s_.report.pages_copied;
     // In stream order that's now, as the fence was told.
     KVF_CHECK(s_.device.Idle(kComputeStream), "I-117 a copy for writing is made when it's said");
-    for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
-      s_.Memory(rank, g).CopyPage(static_cast<uint64_t>(from.value()),
-                                  static_cast<uint64_t>(to.value()));
-    }
+    s_.model->CopyPage(g, static_cast<uint64_t>(from.value()), static_cast<uint64_t>(to.value()));
     s_.Moved({.from = from, .to = to, .group = g});
   }
 
@@ -157,7 +154,7 @@ class Forker {
     r->identity = of.identity;
     r->salt = of.salt;
     r->tokens = of.tokens;
-    r->golden = of.golden;
+    r->golden = of.golden ? of.golden->Copy() : nullptr;
     r->arrival_step = of.arrival_step;
     r->first_token_step = s_.passes;
     ++s_.report.siblings;
@@ -191,7 +188,7 @@ class Forker {
     s_.tracker.Release({.req = dies->id});
     pages_.ReturnBehind(dies, 0);
     dies->tokens = lives.tokens;
-    dies->golden = lives.golden;
+    dies->golden = lives.golden ? lives.golden->Copy() : nullptr;
     ++s_.report.beams_replaced;
     Fork(lives, dies);
   }

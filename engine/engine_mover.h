@@ -284,17 +284,14 @@ class Mover {
       const auto page = static_cast<uint64_t>(run.pages[i].value());
       if (run.dir == PinDir::kOut) {
         s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
-        run.read->push_back(ContentOfAllRanks(run.group, page));
+        run.read->push_back(s_.model->ReadPage(run.group, page));
         s_.Moved({.from = run.pages[i], .key = run.key, .number = i, .group = run.group});
         continue;
       }
       if (run.fails && i > 0) break;  // it dies in the middle
       const bool last = i + 1 == run.pages.size();
       const uint64_t n = last ? run.last : size;
-      for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
-        KvMemory& kv = s_.Memory(rank, run.group);
-        for (uint64_t o = 0; o < n; ++o) kv.WriteAt(page, o, (*run.content[i])[rank * size + o]);
-      }
+      s_.model->WritePage(run.group, page, n, run.content[i]);
       s_.tracker.Write({.page = run.pages[i],
                         .first = 0,
                         .n = n,
@@ -306,14 +303,6 @@ class Mover {
     *run.landed = true;
   }
 
-  HostPage ContentOfAllRanks(size_t group, uint64_t page) {
-    std::vector<uint64_t> all;
-    for (uint64_t rank = 0; rank < s_.ranks(); ++rank) {
-      const std::vector<uint64_t> content = s_.Memory(rank, group).Content(page);
-      all.insert(all.end(), content.begin(), content.end());
-    }
-    return std::make_shared<const std::vector<uint64_t>>(std::move(all));
-  }
   // Does a launched step use pages that were in other hands before?
   bool Used(const Transfer& t) const { return s_.unsettled > 0 && t.asked_at > s_.settled; }
   void BeginIn(Transfer* t) {

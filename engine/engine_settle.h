@@ -91,7 +91,7 @@ class Settler {
     if (!outcome->sampled && !s_.config.judge_raw) return;
     RequestState* r = f.rows[row].request;
     if (!r->golden) {
-      r->golden.emplace(&s_.model, r->salt, s_.config.judge_raw);
+      r->golden = s_.model->Alone(r->salt, s_.config.judge_raw);
       r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
     }
     const std::span<const uint64_t> results = f.pass.Of(row);
@@ -101,11 +101,7 @@ class Settler {
     } else if (results.size() == 1) {
       right_.push_back(r->golden->Result());
     } else {
-      GoldenRun ahead = *r->golden;
-      for (size_t i = 0; i < results.size(); ++i) {
-        right_.push_back(ahead.Result());
-        ahead.Advance(r->sample);
-      }
+      r->golden->Ahead(results.size(), r->sample, &right_);
     }
     outcome->token_wrong = !std::ranges::equal(results, right_);
     outcome->raw_wrong = s_.config.judge_raw ? !std::ranges::equal(f.raw_pass.Of(row), right_)
@@ -170,7 +166,7 @@ class Settler {
     for (const uint64_t result : results) {
       if (r->done()) break;  // guessed right beyond its end
       ++tokens;
-      r->tokens.push_back(TokenOf(result, r->sample));
+      r->tokens.push_back(s_.model->TokenOf(result, r->sample));
       if (r->golden) r->golden->Advance(r->sample);
     }
     s_.report.tokens_published += tokens;

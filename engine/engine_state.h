@@ -13,14 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "attention.h"
 #include "batch_table.h"
 #include "kvfence/engine.h"
-#include "kvfence/ground_truth.h"
 #include "kvfence/sim_device.h"
 #include "model_parts.h"
 #include "page_books.h"
 #include "request_state.h"
+#include "sim_model.h"
 #include "step_buffers.h"
 
 namespace kvfence {
@@ -67,10 +66,7 @@ struct EngineState {
         names(std::move(n)),
         hooks(h),
         outcomes(o),
-        weights(WeightsOf(groups)),
-        kv(MemoryOf(groups, weights, RanksOf(c))),
-        model(ModelOf(groups, weights, RanksOf(c))),
-        pass(&kv, WindowsOf(model), kNullPage.value()),
+        model(std::make_unique<SimModel>(groups, RanksOf(c), kNullPage.value())),
         device(Mix64(c.seed) ^ 1),
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),
@@ -107,9 +103,7 @@ struct EngineState {
   void Moved(const ContentMove& move) {
     if (hooks != nullptr) hooks->OnMove(*surface, move);
   }
-  uint64_t ranks() const { return kv.size() / groups.size(); }
-  // The group's memory on that rank.
-  KvMemory& Memory(uint64_t rank, size_t group) { return kv[rank * groups.size() + group]; }
+  uint64_t ranks() const { return RanksOf(config); }
   static PoolId Pool(size_t group) { return PoolId(static_cast<uint32_t>(group)); }
   bool one_space() const { return groups.size() > 1 && !groups[0].space.empty(); }
   bool Resting() const {
@@ -127,10 +121,7 @@ struct EngineState {
   FaultSurface* surface = nullptr;
   EngineReport report;
 
-  std::vector<PositionWeights> weights;  // by group
-  std::vector<KvMemory> kv;              // by part of the model
-  Model model;
-  AttentionPass pass;
+  std::unique_ptr<ServedModel> model;  // with its cache
   SimDevice device;
   std::vector<std::unique_ptr<PageBooks<TrackerT>>> books;  // by group
   BatchTable batch;

@@ -276,20 +276,16 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BetweenValidateAndAttention(*s_.surface);
     if (!untold_) scheduler_.Abort(AbortMoment::kDuringAttention);
-    if (s_.config.judge_raw) {
-      // What would happen without the fence, on trial.
-      UndoLog undo;
-      s_.pass.Run(f.raw, &f.raw_pass, &undo);
-      s_.pass.Undo(undo);
-    }
-    s_.pass.Run(f.buffers, &f.pass);
+    // What would happen without the fence, on trial.
+    if (s_.config.judge_raw) s_.model->Try(f.raw, &f.raw_pass);
+    s_.model->Run(f.buffers, &f.pass);
     s_.report.wild_accesses += f.pass.wild_accesses;
     if (!s_.config.features.overlapped) return;
     for (size_t row = 0; row < f.rows.size(); ++row) {
       RequestState& r = *f.rows[row].request;
       const std::span<const uint64_t> results = f.pass.Of(row);
       r.device_length = f.rows[row].base + f.rows[row].plan.known() + results.size() - 1;
-      r.device_token = TokenOf(results.back(), r.sample);
+      r.device_token = s_.model->TokenOf(results.back(), r.sample);
     }
   }
 

@@ -120,11 +120,9 @@ class Surface final : public FaultSurface {
   }
 
   void Write(const LateWrite& write) override {
-    const uint64_t size = s_.config.page_size;
-    if (!s_.kv[0].Contains(write.page.value())) return;
-    for (uint64_t o = write.first; o < std::min(write.first + write.n, size); ++o) {
-      s_.kv[0].WriteAt(static_cast<uint64_t>(write.page.value()), o, Mix64(write.content + o));
-    }
+    const int64_t page = write.page.value();
+    if (page < 0 || static_cast<uint64_t>(page) >= s_.config.pages) return;
+    s_.model->Scribble(page, write.first, write.n, write.content);
     if (!write.announced) return;
     s_.tracker.Write({.page = write.page,
                       .first = write.first,

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "kvfence/types.h"
+#include "served_model.h"
 
 namespace kvfence {
-
-using HostPage = std::shared_ptr<const std::vector<uint64_t>>;  // by slot, rank after rank
 
 class HostTier {
  public:

@@ -15,8 +15,8 @@
 #include "kv_groups.h"
 #include "kvfence/event.h"
 #include "kvfence/fault_hooks.h"
-#include "kvfence/ground_truth.h"
 #include "kvfence/trace.h"
+#include "served_model.h"
 
 namespace kvfence {
 
@@ -90,7 +90,7 @@ struct RequestState {
   uint64_t abort_at = 0;  // tokens in the cache from which the client's abort comes
   AbortMoment abort_moment = AbortMoment::kBetweenSteps;
 
-  std::optional<GoldenRun> golden{};  // begun when it is first needed
+  std::unique_ptr<SoloRun> golden{};  // begun when it is first needed
 
   uint64_t outputs() const { return tokens.size() - trace->input_length; }
   // The length before a step launched now; all guesses counted.
