@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "engine_impl.h"
 
@@ -12,6 +13,29 @@ namespace {
 constexpr uint64_t kMostRows = 65536;
 constexpr uint64_t kMostPageSize = 16383;  // as the device's page records count
 constexpr uint64_t kMostWidth = uint64_t{1} << 24;
+constexpr uint64_t kMostNumericBytes = uint64_t{1} << 33;  // of one group's pages, on one rank
+constexpr uint64_t kMostLines = uint64_t{1} << 18;         // query heads of one row in one launch
+
+// What the small transformer's cache and kernels can't take.
+Status CheckNumeric(const EngineConfig& c) {
+  const TransformerShape& shape = *c.numeric;
+  if (Status status = CheckTransformerShape(shape); !status.ok()) return status;
+  const bool mla = shape.attention == AttentionForm::kMla;
+  const uint64_t numbers =
+      mla ? kMlaCkvDim + kMlaKpeDim : 2 * uint64_t{shape.kv_heads} * shape.head_dim;
+  const uint64_t slot = shape.layers * numbers * (shape.kv == KvType::kE4m3 ? 1 : 2);
+  if (c.pages * c.page_size > kMostNumericBytes / slot) {
+    return Status(StatusCode::kResourceExhausted,
+                  "numeric: pages * page_size slots of " + std::to_string(slot) +
+                      " bytes are more than " + std::to_string(kMostNumericBytes));
+  }
+  if (c.token_budget > kMostLines / shape.heads) {
+    return Status::Invalid("numeric: token_budget must be at most " +
+                           std::to_string(kMostLines / shape.heads) + " with " +
+                           std::to_string(shape.heads) + " heads");
+  }
+  return Status();
+}
 
 }  // namespace
 
@@ -42,7 +66,7 @@ Status CheckEngineConfig(const EngineConfig& c) {
   if (!std::is_sorted(c.buckets.begin(), c.buckets.end())) {
     return Status::Invalid("buckets must grow");
   }
-  return Status();
+  return c.numeric ? CheckNumeric(c) : Status();
 }
 
 void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {

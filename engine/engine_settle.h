@@ -166,7 +166,11 @@ class Settler {
     for (const uint64_t result : results) {
       if (r->done()) break;  // guessed right beyond its end
       ++tokens;
-      r->tokens.push_back(s_.model->TokenOf(result, r->sample));
+      const uint32_t token = s_.model->TokenOf(result, r->sample);
+      if (wrong && token != s_.model->TokenOf(r->golden->Result(), r->sample)) {
+        ++s_.report.other_tokens;
+      }
+      r->tokens.push_back(token);
       if (r->golden) r->golden->Advance(r->sample);
     }
     s_.report.tokens_published += tokens;

@@ -19,7 +19,7 @@
 #include "model_parts.h"
 #include "page_books.h"
 #include "request_state.h"
-#include "sim_model.h"
+#include "served_model.h"
 #include "step_buffers.h"
 
 namespace kvfence {
@@ -66,7 +66,7 @@ struct EngineState {
         names(std::move(n)),
         hooks(h),
         outcomes(o),
-        model(std::make_unique<SimModel>(groups, RanksOf(c), kNullPage.value())),
+        model(ModelFor(c, groups, kNullPage.value())),
         device(Mix64(c.seed) ^ 1),
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),

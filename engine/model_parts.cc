@@ -1,5 +1,8 @@
 #include "model_parts.h"
 
+#include "numeric_model.h"
+#include "sim_model.h"
+
 namespace kvfence {
 
 std::vector<PositionWeights> WeightsOf(const std::vector<KvGroup>& groups) {
@@ -36,6 +39,14 @@ std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups) {
   std::vector<uint64_t> widths;
   for (const KvGroup& group : groups) widths.push_back(group.width);
   return widths;
+}
+
+std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config,
+                                      const std::vector<KvGroup>& groups, int64_t null_page) {
+  const uint64_t ranks = RanksOf(config);
+  if (!config.numeric) return std::make_unique<SimModel>(groups, ranks, null_page);
+  return std::make_unique<NumericModel>(*config.numeric, groups, ranks,
+                                        static_cast<uint32_t>(null_page), config.seed);
 }
 
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,

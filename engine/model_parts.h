@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kv_groups.h"
 #include "kv_memory.h"
 #include "kvfence/ground_truth.h"
+#include "served_model.h"
 #include "step_buffers.h"
 
 namespace kvfence {
@@ -20,6 +22,9 @@ Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeig
               uint64_t ranks);
 std::vector<uint64_t> WindowsOf(const Model& model);
 std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups);
+// The model that the config asks for, with its cache, for these groups and the config's ranks.
+std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config,
+                                      const std::vector<KvGroup>& groups, int64_t null_page);
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
                                    uint64_t ranks);
 

@@ -154,11 +154,21 @@ std::vector<TraceRequest> GenerateTrace(const TraceShape& shape) {
   return trace;
 }
 
+std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, uint32_t divisor) {
+  const auto shorter = [&](uint32_t tokens) { return (tokens + divisor - 1) / divisor; };
+  for (TraceRequest& request : trace) {
+    request.input_length = shorter(request.input_length);
+    request.output_length = shorter(request.output_length);
+    request.block = shorter(request.block);
+  }
+  return trace;
+}
+
 std::vector<uint32_t> PromptTokens(const TraceRequest& request) {
   std::vector<uint32_t> tokens;
   tokens.reserve(uint64_t{request.input_length} + request.output_length);
   for (uint64_t b = 0; tokens.size() < request.input_length; ++b) {
-    const uint64_t n = std::min<uint64_t>(kTraceBlock, request.input_length - tokens.size());
+    const uint64_t n = std::min<uint64_t>(request.block, request.input_length - tokens.size());
     for (uint64_t o = 0; o < n; ++o) tokens.push_back(TraceToken(request.hash_ids[b], o));
   }
   return tokens;

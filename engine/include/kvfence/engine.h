@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "kvfence/page_pool.h"
 #include "kvfence/status.h"
 #include "kvfence/trace.h"
+#include "kvfence/transformer_shape.h"
 
 namespace kvfence {
 
@@ -54,8 +56,11 @@ struct EngineConfig {
   uint64_t max_steps = 0;           // 0: until all requests have ended
   Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
   bool ground_truth = true;         // compare each token with the request's golden run
-  bool judge_raw = false;           // RowOutcome::raw_wrong before sanitising (campaigns; doubles
-                                    // the simulated kernel's work)
+  // The small transformer instead of the model of 64 bits: real numbers in the cache, and real
+  // attention over it, at some 10^4 times the cost per token.
+  std::optional<TransformerShape> numeric{};
+  bool judge_raw = false;  // RowOutcome::raw_wrong before sanitising (campaigns; doubles
+                           // the simulated kernel's work)
 };
 
 // What an identity number stands for: adapter, media and salt (those that aren't 0), as fields for

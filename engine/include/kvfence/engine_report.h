@@ -16,6 +16,7 @@ struct EngineReport {
   uint64_t idle_steps = 0;  // passes with nothing to launch
   uint64_t tokens_published = 0;
   uint64_t wrong_tokens = 0;     // of those published, by the golden run
+  uint64_t other_tokens = 0;     // of those wrong, such as read differently too
   uint64_t tokens_withheld = 0;  // sampled, but the fence said no
   uint64_t tokens_computed = 0;  // prompt and decode tokens that passed through the device
   uint64_t tokens_cached = 0;    // prompt tokens found in the prefix cache

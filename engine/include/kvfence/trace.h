@@ -23,6 +23,7 @@ struct TraceRequest {
   uint32_t output_length = 0;      // >= 1
   std::vector<uint64_t> hash_ids;  // ceil(input_length / kTraceBlock)
   uint32_t identity = 0;           // index of the adapter, salt ... it runs with
+  uint32_t block = kTraceBlock;    // tokens that an id stands for
 };
 
 // A refusal names file, line and what is wrong ("FILE:12: input_length is negative").
@@ -46,6 +47,10 @@ struct TraceShape {
   uint64_t mean_gap_ms = 300;
 };
 std::vector<TraceRequest> GenerateTrace(const TraceShape& shape);
+
+// The same traffic with all lengths divided, rounded up: shorter prompts and answers that share
+// prefixes as the long ones do. `divisor` must be a power of two, at most kTraceBlock.
+std::vector<TraceRequest> ScaleTrace(std::vector<TraceRequest> trace, uint32_t divisor);
 
 // Token `offset` of the block with this id.
 constexpr uint32_t TraceToken(uint64_t hash_id, uint64_t offset) {
