@@ -11,6 +11,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+template <class Type>
+std::vector<int> Numbers(const std::vector<Type>& types) {
+  std::vector<int> numbers;
+  for (const Type type : types) numbers.push_back(static_cast<int>(type));
+  return numbers;
+}
+template <class Type>
+void ReadNumbers(const Json& json, std::vector<Type>* types) {
+  for (const Json& number : json) types->push_back(static_cast<Type>(number.get<int>()));
+}
+
 }  // namespace
 
 Json ConfigJson(const CampaignConfig& c) {
@@ -30,6 +41,12 @@ Json ConfigJson(const CampaignConfig& c) {
                {"until_complete", c.until_complete},
                {"shard", {c.shard.part, c.shard.of}}};
   if (c.only) json["only"] = *c.only;
+  if (c.trace_scale != 1) json["trace_scale"] = c.trace_scale;
+  if (c.numeric) {
+    json["attention"] = Numbers(c.numeric->attention);
+    json["kv"] = Numbers(c.numeric->kv);
+    json["weights"] = Numbers(c.numeric->weights);
+  }
   return json;
 }
 
@@ -52,6 +69,13 @@ CampaignConfig ConfigFrom(const Json& json) {
   json.at("shard").at(0).get_to(c.shard.part);
   json.at("shard").at(1).get_to(c.shard.of);
   if (const auto only = json.find("only"); only != json.end()) c.only = only->get<uint64_t>();
+  c.trace_scale = json.value("trace_scale", 1u);
+  if (json.contains("attention")) {
+    NumericChoice& numeric = c.numeric.emplace();
+    ReadNumbers(json.at("attention"), &numeric.attention);
+    ReadNumbers(json.at("kv"), &numeric.kv);
+    ReadNumbers(json.at("weights"), &numeric.weights);
+  }
   return c;
 }
 

@@ -41,11 +41,25 @@ std::string PolicyName(Policy policy) {
   return "?";
 }
 
+template <class Type>
+Json Names(const std::vector<Type>& types, std::string_view (*name)(Type)) {
+  Json names = Json::array();
+  for (const Type type : types) names.push_back(std::string(name(type)));
+  return names;
+}
+Json NumericJson(const NumericChoice& numeric) {
+  return {{"attention", Names(numeric.attention, AttentionFormName)},
+          {"kv", Names(numeric.kv, KvTypeName)},
+          {"weights", Names(numeric.weights, WeightTypeName)}};
+}
+
 void AddTotals(const CampaignReport& report, Json* out) {
   Json& json = *out;
   json["seed"] = report.config.seed;
   json["trace"] = report.config.trace;
   json["features"] = report.config.features;
+  if (report.config.numeric) json["numeric"] = NumericJson(*report.config.numeric);
+  if (report.config.trace_scale != 1) json["trace_scale"] = report.config.trace_scale;
   json["level"] = std::string(LevelName(report.config.level));
   json["policy"] = PolicyName(report.config.policy);
   json["drawn"] = report.drawn;

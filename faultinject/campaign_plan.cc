@@ -1,6 +1,7 @@
 #include "campaign_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <string>
 #include <utility>
@@ -80,6 +81,15 @@ Status CheckCampaignConfig(const CampaignConfig& config) {
   }
   if (config.policy == Policy::kRecompute) {
     return Status::Invalid("policy recompute: a campaign counts ended requests");
+  }
+  const std::optional<NumericChoice>& n = config.numeric;
+  if (n && (n->attention.empty() || n->kv.empty() || n->weights.empty())) {
+    return Status::Invalid("numeric: none of its lists may be empty");
+  }
+  if (!std::has_single_bit(config.trace_scale) || config.trace_scale > kTraceBlock) {
+    return Status::Invalid("trace_scale must be a power of two up to " +
+                           std::to_string(kTraceBlock) + ", got " +
+                           std::to_string(config.trace_scale));
   }
   if (Result<FeatureChoice> choice = FeatureChoice::Read(config.features); !choice.ok()) {
     return Status(choice.status().code(), choice.status().message());

@@ -34,7 +34,8 @@ class RequestSource {
  private:
   uint64_t seed_ = 0;
   Swarm swarm_;
-  std::vector<TraceRequest> trace_;
+  std::vector<TraceRequest> trace_;  // not yet scaled
+  uint32_t scale_ = 1;
 };
 
 // Tokens of the longest request.

@@ -1,5 +1,6 @@
 // Drawing an episode's settings and requests from the campaign's seed.
 #include <algorithm>
+#include <utility>
 
 #include "episode.h"
 
@@ -23,7 +24,7 @@ Status DrawPageSize(const CampaignConfig& config, const Swarm& swarm, uint64_t l
                     uint64_t* page_size) {
   *page_size = config.page_size != 0  ? config.page_size
                : config.trace.empty() ? swarm.page_sizes[rng.Below(swarm.page_sizes.size())]
-                                      : 64;
+                                      : std::max<uint64_t>(64 / config.trace_scale, 4);
   if (config.pages == 0) return Status();
   while (config.page_size == 0 && *page_size < 32 && PagesOf(longest, *page_size) >= config.pages) {
     *page_size *= 2;
@@ -65,6 +66,14 @@ Status DrawFeatures(const CampaignConfig& config, const Swarm& swarm, const Epis
   return Status();
 }
 
+// With draws of its own, so that all else is what the same seed gives without it.
+TransformerShape DrawShape(const NumericChoice& choice, const EpisodePlan& plan) {
+  Rng rng(Mix64(plan.number ^ 0x4E756D) + plan.attempt);
+  const AttentionForm attention = choice.attention[rng.Below(choice.attention.size())];
+  const KvType kv = choice.kv[rng.Below(choice.kv.size())];
+  return SmallTransformer(attention, kv, choice.weights[rng.Below(choice.weights.size())]);
+}
+
 }  // namespace
 
 uint64_t LongestOf(const std::vector<TraceRequest>& trace) {
@@ -79,6 +88,7 @@ Result<RequestSource> RequestSource::Open(const CampaignConfig& config) {
   RequestSource source;
   source.seed_ = config.seed;
   source.swarm_ = Swarm::Draw(config.seed);
+  source.scale_ = config.trace_scale;
   if (config.trace.empty()) return source;
   Result<std::vector<TraceRequest>> trace = ReadTrace(config.trace);
   if (!trace.ok()) return Status(trace.status().code(), trace.status().message());
@@ -91,21 +101,22 @@ std::vector<TraceRequest> RequestSource::Stream(uint64_t piece, uint64_t first, 
     Rng rng(Mix64(seed_ + Mix64(piece)));
     TraceShape shape = swarm_.Shape(rng, n);
     shape.conversations *= 3;  // more rows are to be had than in an episode
-    return GenerateTrace(shape);
+    return ScaleTrace(GenerateTrace(shape), scale_);
   }
   const uint64_t begin = std::min(first, size());
   const auto at = trace_.begin() + static_cast<std::ptrdiff_t>(begin);
-  return {at, at + static_cast<std::ptrdiff_t>(std::min(n, size() - begin))};
+  const auto end = at + static_cast<std::ptrdiff_t>(std::min(n, size() - begin));
+  return ScaleTrace({at, end}, scale_);
 }
 
 std::vector<TraceRequest> RequestSource::Slice(uint64_t episode, uint64_t first, uint64_t n) const {
   if (generated()) {
     Rng rng(Mix64(seed_) ^ Mix64(~episode));
-    return GenerateTrace(swarm_.Shape(rng, n));
+    return ScaleTrace(GenerateTrace(swarm_.Shape(rng, n)), scale_);
   }
   std::vector<TraceRequest> slice;
   for (uint64_t i = 0; i < n; ++i) slice.push_back(trace_[(first + i) % size()]);
-  return slice;
+  return ScaleTrace(std::move(slice), scale_);
 }
 
 Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
@@ -126,6 +137,8 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
                                   WorkingSetOf(plan->trace, e.page_size, e.rows) * 10 / pressure);
   e.pages = config.pages != 0 ? config.pages : pages;
   e.token_budget = generated ? swarm.budget.Draw(rng) : rng.Between(2048, 8192);
+  e.token_budget = std::max<uint64_t>(e.token_budget / config.trace_scale, 8);
+  if (config.numeric) e.numeric = DrawShape(*config.numeric, *plan);
   e.reuse = rng.Chance(swarm.lifo, 8) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
   e.reach_tile = uint64_t{1} << rng.Below(swarm.tile_doublings + 1);
   if (plan->kind != nullptr && plan->kind->name == "row_tail")
@@ -151,20 +164,33 @@ std::vector<std::string> DescribeDraw(const CampaignConfig& config) {
   return Swarm::Draw(config.seed).Lines();
 }
 
+namespace {
+
+std::string NameOf(const TransformerShape& shape) {
+  return "transformer=" + std::string(AttentionFormName(shape.attention)) + " kv " +
+         std::string(KvTypeName(shape.kv)) + " weights " +
+         std::string(WeightTypeName(shape.weights));
+}
+
+}  // namespace
+
 std::vector<std::string> Describe(const EngineConfig& e) {
   const auto line = [](const char* name, uint64_t value) {
     return std::string(name) + "=" + std::to_string(value);
   };
-  return {line("page_size", e.page_size),
-          line("pages", e.pages),
-          line("rows", e.rows),
-          line("token_budget", e.token_budget),
-          line("max_chunk", e.max_chunk),
-          line("reach_tile", e.reach_tile),
-          line("window", e.features.sliding_window ? e.window : 0),
-          "features=" + FeatureNames(e.features),
-          std::string("reuse=") + (e.reuse == ReuseOrder::kLifo ? "lifo" : "fifo"),
-          line("abort_per_mille", e.abort_per_mille)};
+  std::vector<std::string> lines = {
+      line("page_size", e.page_size),
+      line("pages", e.pages),
+      line("rows", e.rows),
+      line("token_budget", e.token_budget),
+      line("max_chunk", e.max_chunk),
+      line("reach_tile", e.reach_tile),
+      line("window", e.features.sliding_window ? e.window : 0),
+      "features=" + FeatureNames(e.features),
+      std::string("reuse=") + (e.reuse == ReuseOrder::kLifo ? "lifo" : "fifo"),
+      line("abort_per_mille", e.abort_per_mille)};
+  if (e.numeric) lines.push_back(NameOf(*e.numeric));
+  return lines;
 }
 
 }  // namespace kvfence

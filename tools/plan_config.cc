@@ -16,8 +16,6 @@
 
 ABSL_FLAG(std::string, model, "",
           "a model built in (kimi-k2.6, glm-5.2), or a config.json or its folder");
-ABSL_FLAG(std::vector<std::string>, weights, {},
-          "weight formats, comma-separated: bf16, fp8, int4, nvfp4; default: the checkpoint's");
 ABSL_FLAG(int64_t, layers, -1, "layers that keep a KV cache");
 ABSL_FLAG(int64_t, draft_layers, -1, "further layers that draft tokens (MTP), with cache");
 ABSL_FLAG(int64_t, kv_heads, -1, "grouped-query attention: KV heads, divided among the GPUs");

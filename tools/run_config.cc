@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "kvfence/fault_kind.h"
+#include "numeric_flags.h"
 #include "seed_words.h"
 #include "shared_flags.h"
 
@@ -198,9 +199,10 @@ std::string Quoted(const std::string& word) {
 
 const std::vector<std::string_view>& RunFlags() {
   static const std::vector<std::string_view> kFlags = {
-      "seed",  "trace",  "requests", "steps",     "duration", "faults",       "features",
-      "until", "level",  "policy",   "page_size", "pages",    "rows",         "jobs",
-      "shard", "resume", "only_run", "backend",   "out",      "metrics_port", "json"};
+      "seed",        "trace",   "requests", "steps",        "duration",  "faults", "features",
+      "until",       "level",   "policy",   "page_size",    "pages",     "rows",   "jobs",
+      "shard",       "resume",  "only_run", "numeric",      "attention", "kv",     "weights",
+      "trace_scale", "backend", "out",      "metrics_port", "json"};
   return kFlags;
 }
 
@@ -213,6 +215,7 @@ Result<RunConfig> ReadRunConfig() {
   if (Status status = ReadPolicy(&config.campaign); !status.ok()) return status;
   if (Status status = ReadFaults(&config.campaign); !status.ok()) return status;
   config.campaign.features = absl::GetFlag(FLAGS_features);
+  if (Status status = ReadNumeric(&config.campaign); !status.ok()) return status;
   if (Status status = ReadWords(&config); !status.ok()) return status;
   config.campaign.log_dir = config.out;
   if (Status status = CheckCampaignConfig(config.campaign); !status.ok()) return status;
@@ -237,6 +240,7 @@ std::string CommandOf(const CampaignConfig& config) {
   std::string features;
   for (const std::string& word : config.features) features += (features.empty() ? "" : ",") + word;
   if (!features.empty()) text += " --features=" + Quoted(features);
+  text += NumericWords(config);
   if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
   if (config.policy == Policy::kLog) text += " --policy=log";
   if (config.policy == Policy::kStop) text += " --policy=stop";

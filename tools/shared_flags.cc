@@ -10,7 +10,11 @@ ABSL_FLAG(std::string, backend, "cpu", "cpu or cuda");
 ABSL_FLAG(int64_t, page_size, -1, "tokens per page; -1: drawn from the seed (plan: 64)");
 ABSL_FLAG(int64_t, rows, -1, "largest batch; -1: drawn from the seed (plan: 256)");
 ABSL_FLAG(std::vector<std::string>, kv, {},
-          "KV formats, comma-separated: bf16, fp8; default: both");
+          "KV formats, comma-separated: bf16, fp8; default: both (run: with --numeric, each run "
+          "draws one)");
+ABSL_FLAG(std::vector<std::string>, weights, {},
+          "weight formats, comma-separated: bf16, fp8, int4, and for plan nvfp4; default: the "
+          "checkpoint's (run: with --numeric, each run draws one, of all three by default)");
 
 namespace kvfence::tools {
 

@@ -15,6 +15,7 @@ ABSL_DECLARE_FLAG(std::string, backend);
 ABSL_DECLARE_FLAG(int64_t, page_size);
 ABSL_DECLARE_FLAG(int64_t, rows);
 ABSL_DECLARE_FLAG(std::vector<std::string>, kv);
+ABSL_DECLARE_FLAG(std::vector<std::string>, weights);
 
 namespace kvfence::tools {
 

@@ -28,6 +28,7 @@
 #include "kvfence/config.h"
 #include "kvfence/finding.h"
 #include "kvfence/status.h"
+#include "kvfence/transformer_shape.h"
 
 namespace kvfence {
 
@@ -45,6 +46,14 @@ inline constexpr int kOutcomeCount = 7;
 inline constexpr std::array<std::string_view, kOutcomeCount> kOutcomeNames = {
     "prevented", "early", "benign", "late", "missed", "collateral", "crashed"};
 
+// Which small transformers a campaign's engines serve: each run draws one of each list, none of
+// which is empty.
+struct NumericChoice {
+  std::vector<AttentionForm> attention{};
+  std::vector<KvType> kv{};
+  std::vector<WeightType> weights{};
+};
+
 // Shard `part` of `of`: every of-th run, from the part-th on. 1 of 1: all.
 struct Shard {
   uint64_t part = 1, of = 1;
@@ -59,6 +68,8 @@ struct CampaignConfig {
   uint64_t duration_seconds = 0;
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
   std::vector<std::string> features{};        // all, none, NAME, -NAME; the rest is drawn
+  std::optional<NumericChoice> numeric{};     // unset: the model of 64 bits
+  uint32_t trace_scale = 1;                   // requests' lengths are divided by it (ScaleTrace)
   Level level = Level::kFull;
   CheckSet disabled{};  // checks taken out, to show that they're needed
   Policy policy = Policy::kAbort;
