@@ -6,6 +6,7 @@
 #include "kvfence/attention.h"
 #include "kvfence/bf16.h"
 #include "kvfence/check.h"
+#include "kvfence/fp8.h"
 #include "kvfence/rng.h"
 #include "solo_transformer.h"
 
@@ -42,9 +43,10 @@ FloatArray ArrayOf(std::vector<float>& values) { return {values.data(), FloatTyp
 }  // namespace
 
 NumericModel::NumericModel(const TransformerShape& shape, const std::vector<KvGroup>& groups,
-                           uint64_t ranks, uint32_t null_page, uint64_t seed)
+                           uint64_t ranks, uint32_t null_page, uint64_t seed, bool wide)
     : groups_(groups.size()),
       null_page_(null_page),
+      wide_(wide && shape.kv == KvType::kE4m3),
       transformer_(shape, WindowsOf(groups), ranks, seed),
       o_(ranks),
       tables_(ranks * groups.size()) {
@@ -57,7 +59,7 @@ NumericModel::NumericModel(const TransformerShape& shape, const std::vector<KvGr
                                .kv_heads = transformer_.kv_heads(),
                                .key_dim = transformer_.key_dim(),
                                .value_dim = transformer_.mla() ? 0 : transformer_.value_dim(),
-                               .type = shape.kv,
+                               .type = wide_ ? KvType::kBf16 : shape.kv,
                                .scale = transformer_.kv_scale(),
                                .null_page = null_page});
     }
@@ -266,6 +268,10 @@ void NumericModel::Append(const LayerPlace& place, size_t part) {
   for (const int64_t slot : slots) {
     if (memory_[part].ContainsSlot(slot)) Save(part, place.index, slot);
   }
+  if (wide_) {
+    ToStoredNumbers(&k_);
+    ToStoredNumbers(&v_);
+  }
   KvAppend append;
   append.pages = memory_[part].PagesOf(place.index);
   append.tokens = slots.size();
@@ -274,6 +280,13 @@ void NumericModel::Append(const LayerPlace& place, size_t part) {
   append.slots = {slots.data(), 64};
   const Status status = AppendPagedKvCacheCpu(append);
   KVF_CHECK(status.ok(), "I-153 the kernels take what the model gives them");
+}
+
+// To the numbers that an e4m3 cache would give back; each of them is a BF16 number too, when the
+// scale is divided out.
+void NumericModel::ToStoredNumbers(std::vector<float>* values) const {
+  const float scale = transformer_.kv_scale();
+  for (float& value : *values) value = DecodeE4m3(EncodeE4m3(value / scale)) * scale;
 }
 
 void NumericModel::Attend(std::span<const StepBuffers> parts, const LayerPlace& place, size_t part,
@@ -290,6 +303,7 @@ void NumericModel::Attend(std::span<const StepBuffers> parts, const LayerPlace& 
     rows->null_page = null_page_;
     rows->num_pages = pages.num_pages;
     rows->kv_type = pages.type;
+    rows->e4m3_numbers = wide_;
     rows->table.entries = ArrayOf(tables_[part].empty() ? b.table : tables_[part]);
     rows->table.entries_size = b.rows * b.width;
     rows->table.stride = rows->table.width = b.width;
@@ -363,6 +377,28 @@ void NumericModel::WritePage(size_t group, uint64_t page, uint64_t tokens,
   const auto* bytes = reinterpret_cast<const uint8_t*>(content->data());
   for (size_t part = group; part < memory_.size(); part += groups_) {
     bytes = memory_[part].WritePage(page, tokens, bytes);
+  }
+}
+
+void NumericModel::FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
+                             uint64_t tokens) {
+  auto* source = dynamic_cast<NumericModel*>(from);
+  KVF_CHECK(source != nullptr && source->memory_.size() == memory_.size(),
+            "I-154 pages travel between engines of one model");
+  int64_t pages[2] = {static_cast<int64_t>(from_page), static_cast<int64_t>(to_page)};
+  auto count = static_cast<int32_t>(tokens);
+  for (size_t part = group; part < memory_.size(); part += groups_) {
+    for (size_t layer = 0; layer < LayersOf(transformer_, group); ++layer) {
+      KvHandOff hand_off;
+      hand_off.from = source->memory_[part].PagesOf(layer);
+      hand_off.to = memory_[part].PagesOf(layer);
+      hand_off.count = 1;
+      hand_off.from_pages = {&pages[0], 64};
+      hand_off.to_pages = {&pages[1], 64};
+      hand_off.tokens = {&count, 32};
+      const Status status = HandOffPagesCpu(hand_off);
+      KVF_CHECK(status.ok(), "I-153 the kernels take what the model gives them");
+    }
   }
 }
 

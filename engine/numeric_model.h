@@ -21,8 +21,10 @@ namespace kvfence {
 
 class NumericModel final : public ServedModel {
  public:
+  // `wide`: the cache is BF16 and holds the numbers that the shape's cache would hold, as the pool
+  // of an engine that only prefills; results are the same.
   NumericModel(const TransformerShape& shape, const std::vector<KvGroup>& groups, uint64_t ranks,
-               uint32_t null_page, uint64_t seed);
+               uint32_t null_page, uint64_t seed, bool wide = false);
 
   void Run(std::span<const StepBuffers> parts, PassResult* out) override;
   void Try(std::span<const StepBuffers> parts, PassResult* out) override;
@@ -33,6 +35,8 @@ class NumericModel final : public ServedModel {
   void CopyPage(size_t group, uint64_t from, uint64_t to) override;
   HostPage ReadPage(size_t group, uint64_t page) const override;
   void WritePage(size_t group, uint64_t page, uint64_t tokens, const HostPage& content) override;
+  void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
+                 uint64_t tokens) override;
   void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) override;
 
   const Transformer& transformer() const { return transformer_; }
@@ -61,6 +65,7 @@ class NumericModel final : public ServedModel {
   void ShareTables(std::span<const StepBuffers> parts);
   void Forward(std::span<const StepBuffers> parts);
   void Append(const LayerPlace& place, size_t part);
+  void ToStoredNumbers(std::vector<float>* values) const;
   void Attend(std::span<const StepBuffers> parts, const LayerPlace& place, size_t part,
               std::vector<float>* o);
   void RunGuesses(std::span<const StepBuffers> parts, PassResult* out);
@@ -72,6 +77,7 @@ class NumericModel final : public ServedModel {
 
   size_t groups_;
   uint32_t null_page_;
+  bool wide_;
   Transformer transformer_;
   std::vector<NumericMemory> memory_;  // by part
   Batch batch_;

@@ -69,6 +69,10 @@ class ServedModel {
   virtual HostPage ReadPage(size_t group, uint64_t page) const = 0;
   // Its first `tokens` slots.
   virtual void WritePage(size_t group, uint64_t page, uint64_t tokens, const HostPage& content) = 0;
+  // Takes over a page's first `tokens` slots from the model of another engine of the run, in the
+  // format of this one's cache.
+  virtual void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
+                         uint64_t tokens) = 0;
   // Junk, by the seed, into slots of the first part's page; nothing where there's no such page.
   virtual void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) = 0;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kvfence/check.h"
+
 namespace kvfence {
 namespace {
 
@@ -66,6 +68,18 @@ void SimModel::WritePage(size_t group, uint64_t page, uint64_t tokens, const Hos
   const uint64_t size = kv_[group].page_size();
   for (size_t part = group, rank = 0; part < kv_.size(); part += groups_, ++rank) {
     for (uint64_t o = 0; o < tokens; ++o) kv_[part].WriteAt(page, o, (*content)[rank * size + o]);
+  }
+}
+
+void SimModel::FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
+                         uint64_t tokens) {
+  auto* source = dynamic_cast<SimModel*>(from);
+  KVF_CHECK(source != nullptr && source->kv_.size() == kv_.size(),
+            "I-154 pages travel between engines of one model");
+  for (size_t part = group; part < kv_.size(); part += groups_) {
+    for (uint64_t o = 0; o < tokens; ++o) {
+      kv_[part].WriteAt(to_page, o, source->kv_[part].At(from_page, o));
+    }
   }
 }
 

@@ -24,6 +24,8 @@ class SimModel final : public ServedModel {
   void CopyPage(size_t group, uint64_t from, uint64_t to) override;
   HostPage ReadPage(size_t group, uint64_t page) const override;
   void WritePage(size_t group, uint64_t page, uint64_t tokens, const HostPage& content) override;
+  void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
+                 uint64_t tokens) override;
   void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) override;
 
  private:

@@ -64,6 +64,11 @@ struct Problem : PagedRows {
 
 KVF_HD uint32_t GroupOf(const Problem& a) { return a.num_qo_heads / a.num_kv_heads; }
 KVF_HD uint32_t NumberBytes(const Problem& a) { return a.kv_type == KvType::kE4m3 ? 1 : 2; }
+// Low bits of a query's or weight's word that are rounded away, so that its product with a number
+// of the cache is exact (I-130).
+KVF_HD uint32_t RoundedBits(const PagedRows& a) {
+  return a.kv_type == KvType::kE4m3 || a.e4m3_numbers ? 4 : 8;
+}
 KVF_HD uint32_t ChunkSize(const Problem& a) {
   return a.kv_chunk_size != 0 ? a.kv_chunk_size : kDefaultKvChunkSize;
 }

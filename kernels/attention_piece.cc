@@ -61,7 +61,7 @@ PieceRun::PieceRun(const Problem& a, const CpuBuild& build, uint64_t lines, uint
 
 // Rounded so far that a product with a number of the cache is exact (I-130).
 void PieceRun::LoadPlane(const QueryPlane& plane, uint64_t out, uint32_t dims, float* to) {
-  const uint32_t low_bits = a_.kv_type == KvType::kE4m3 ? 4 : 8;
+  const uint32_t low_bits = RoundedBits(a_);
   const uint32_t half = 1u << (low_bits - 1);
   const uint32_t least = (127u - 80u) << 23;
   const uint64_t first = out * plane.stride;

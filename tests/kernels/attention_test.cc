@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "kvfence/bf16.h"
 #include "kvfence/cuda_on_cpu.h"
+#include "kvfence/fp8.h"
 #include "tests/kernels/attention_backends.h"
 #include "tests/kernels/attention_case.h"
 
@@ -400,6 +402,32 @@ TEST(AttentionCpu, EveryBuildOfTheLoopsGivesTheSameBits) {  // I-62, I-130
         }
       }
     }
+  }
+}
+
+// The numbers of an e4m3 cache, moved to BF16: the same bits, if it's said that they are e4m3's.
+TEST(AttentionCpu, ABf16CacheOfE4m3NumbersGivesTheBitsOfE4m3) {
+  Shape shape;
+  shape.lengths = {3, 50, 200};
+  AttentionCase c(shape);
+  const uint64_t numbers =
+      c.args.num_pages * shape.page_size * shape.kv_heads * uint64_t{shape.head_dim};
+  const std::vector<attention::CpuBuild> builds = attention::CpuBuilds();
+  const std::vector<float> expected = c.Run(RunBuild(builds.front()));
+  Bytes wide[2] = {Bytes(2 * numbers), Bytes(2 * numbers)};
+  const void** caches[2] = {&c.args.k_cache, &c.args.v_cache};
+  for (int side = 0; side < 2; ++side) {
+    auto* to = reinterpret_cast<uint16_t*>(wide[side].data());
+    const auto* codes = static_cast<const uint8_t*>(*caches[side]);
+    for (uint64_t i = 0; i < numbers; ++i) to[i] = FloatToBf16(DecodeE4m3(codes[i]));
+    *caches[side] = to;
+  }
+  c.args.kv_type = KvType::kBf16;
+  for (const attention::CpuBuild& build : builds) {
+    c.args.e4m3_numbers = true;
+    EXPECT_TRUE(SameBits(c.Run(RunBuild(build)), expected)) << build.name;
+    c.args.e4m3_numbers = false;
+    EXPECT_FALSE(SameBits(c.Run(RunBuild(build)), expected)) << build.name;
   }
 }
 

@@ -57,7 +57,7 @@ struct EngineConfig {
   Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
   bool ground_truth = true;         // compare each token with the request's golden run
   // The small transformer instead of the model of 64 bits: real numbers in the cache, and real
-  // attention over it, at some 10^4 times the cost per token.
+  // attention over it, at some 10^3 times the cost per token.
   std::optional<TransformerShape> numeric{};
   bool judge_raw = false;  // RowOutcome::raw_wrong before sanitising (campaigns; doubles
                            // the simulated kernel's work)

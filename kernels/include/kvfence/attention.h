@@ -58,6 +58,9 @@ struct PagedRows {
   uint32_t null_page = 0;
   uint64_t num_pages = 0;
   KvType kv_type = KvType::kE4m3;
+  // kBf16 only: every stored number is one that e4m3 has too, as in a pool whose pages are handed
+  // to an e4m3 pool. The CPU's bits are then those of an e4m3 cache of the same numbers.
+  bool e4m3_numbers = false;
   // Dense, csr or slot table, and the lengths. For csr, lengths may be absent. A length beyond what
   // the row's entries can hold is cut there.
   TableView table;
