@@ -74,6 +74,7 @@ TEST(NumericEngine, PublishesWhatTheUnpagedModelPublishes) {
       SCOPED_TRACE(NameOf(shape) + (swap ? " swap" : ""));
       EngineConfig config = Pressed(shape);
       config.features.swap = swap;
+      if (swap) config.reuse = ReuseOrder::kFifo;  // into other pages than they left
       config.judge_raw = swap;
       const EngineReport report = RunNoop(config, trace);
       EXPECT_EQ(report.wrong_tokens, 0u);
@@ -147,6 +148,20 @@ struct StrayWrites : FaultHooks {
   uint64_t made = 0;
 };
 
+// A row's new token is written into another row's first page. The trial without the fence writes it
+// there too, and is taken back.
+struct WrongSlots : FaultHooks {
+  void BeforeValidate(FaultSurface& s) override {
+    if (s.step().value() % 4 != 0 || s.rows().size() < 2) return;
+    const StepRow& other = s.rows()[1];
+    if (other.request == kNoRequest || other.length_before < 2) return;
+    const auto size = static_cast<int64_t>(s.page_size());
+    s.SetDeviceSlot(s.rows()[0].row, 0, s.DeviceEntry(other.row, 0) * size + 1);
+    ++made;
+  }
+  uint64_t made = 0;
+};
+
 // I-153: the kernels run with all of it.
 template <class Hooks>
 void FaultsShow(const TransformerShape& shape) {
@@ -178,6 +193,11 @@ TEST(NumericEngine, AWrongPageChangesTokensAndTheFenceLetsNoneOfThemOut) {
 TEST(NumericEngine, AStrayWriteChangesTokensAndTheFenceLetsNoneOfThemOut) {
   FaultsShow<StrayWrites>(Shapes().front());
   FaultsShow<StrayWrites>(Shapes().back());
+}
+
+TEST(NumericEngine, AWriteIntoAnothersPageChangesTokensAndTheFenceLetsNoneOfThemOut) {
+  FaultsShow<WrongSlots>(Shapes().front());
+  FaultsShow<WrongSlots>(Shapes().back());
 }
 
 TEST(NumericEngine, RefusesShapesThatCannotBe) {
