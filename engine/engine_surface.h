@@ -43,6 +43,10 @@ class Surface final : public FaultSurface {
     const RequestState* r = Find(request);
     return r ? r->computed : 0;
   }
+  uint64_t FamilyOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? Mix64(r->trace->hash_ids.front() ^ r->salt) : 0;
+  }
   std::vector<RequestIndex> HoldersOf(PageId page, size_t group) const override {
     std::vector<RequestIndex> holders;
     for (const std::vector<RequestState*>* requests : {&s_.running, &s_.moving}) {

@@ -28,15 +28,18 @@ RequestIndex FaultWatch::RequestOf(RequestId id) const {
   return !id || it == names_.end() ? kNoRequest : it->second;
 }
 
-FaultRecord* FaultWatch::FaultOf(RequestIndex request, int64_t page) {
+FaultRecord* FaultWatch::FaultOf(RequestIndex request, std::optional<GroupPage> page) {
   for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
     if (request != kNoRequest && it->Affects(request)) return &*it;
-    if (page >= 0 && it->Names(PageId(page))) return &*it;
+    if (page && it->Sick(*page)) return &*it;
+  }
+  for (auto it = faults_.rbegin(); page && it != faults_.rend(); ++it) {
+    if (it->Names(page->page)) return &*it;
   }
   return faults_.empty() ? nullptr : &faults_.back();
 }
 
-FaultRecord* FaultWatch::Touch(RequestIndex request, int64_t page) {
+FaultRecord* FaultWatch::Touch(RequestIndex request, std::optional<GroupPage> page) {
   FaultRecord* fault = FaultOf(request, page);
   if (fault != nullptr) fault->last_effect = step_;
   return fault;
@@ -136,7 +139,11 @@ void FaultWatch::OnViolation(const Violation& violation) {
        .row = violation.row,
        .at = violation.at,
        .reason = violation.reason});
-  FaultRecord* fault = Touch(request, violation.page);
+  std::optional<GroupPage> page;
+  if (violation.page >= 0) {
+    page = {PageId(violation.page), static_cast<size_t>(std::max<int64_t>(violation.pool, 0))};
+  }
+  FaultRecord* fault = Touch(request, page);
   if (fault == nullptr) {
     ++false_alarms_;
     return;
@@ -152,7 +159,7 @@ void FaultWatch::OnRow(const RowOutcome& row) {
   const bool wrong_out = row.published && row.token_wrong;
   if (wrong_out) ++wrong_published_;
   if (row.raw_wrong || wrong_out) {
-    FaultRecord* fault = Touch(row.request, -1);
+    FaultRecord* fault = Touch(row.request, {});
     if (fault == nullptr) {
       if (wrong_out) ++wrong_without_fault_;
     } else {
@@ -168,7 +175,7 @@ void FaultWatch::OnRow(const RowOutcome& row) {
   }
   if (row.published || row.withdrawn) return;
   // Not published: the fence ended it.
-  FaultRecord* fault = Touch(row.request, -1);
+  FaultRecord* fault = Touch(row.request, {});
   if (fault == nullptr) {
     if (violations_ == 0) ++false_alarms_;  // else it was counted as it was reported
     return;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -76,10 +77,10 @@ class FaultWatch : public OutcomeSink, public EventSink {
     std::vector<GroupPage> held{};
     std::vector<GroupPage> written{};
   };
-  // The fault that answers for it: the latest that affects the request or names the page, else the
-  // latest of all; null: none.
-  FaultRecord* FaultOf(RequestIndex request, int64_t page);
-  FaultRecord* Touch(RequestIndex request, int64_t page);
+  // The fault that answers for it: the latest that affects the request or whose faulted page it
+  // is; else the latest that ever named the page; else the latest of all; null: none.
+  FaultRecord* FaultOf(RequestIndex request, std::optional<GroupPage> page);
+  FaultRecord* Touch(RequestIndex request, std::optional<GroupPage> page);
   // Rows that ended, and with them whoever relies on what they were to write.
   void Spread(const StepOutcome& step);
   void OnRow(const RowOutcome& row);

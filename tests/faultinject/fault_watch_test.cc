@@ -73,6 +73,27 @@ TEST_F(FaultWatchTest, AnUnreportedWrongReadIsMissedThoughItsTokenNeverLeft) {
   EXPECT_EQ(OutcomeOf(0), Outcome::kMissed);
 }
 
+TEST_F(FaultWatchTest, AReportBelongsToWhomTheRequestIsAffectedByNotToAPageThatWasFreeSince) {
+  stage.held[3] = {PageId(5)};
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});  // request 1's
+  watch.Begin(stage, {.text = "", .pages = {PageId(5)}});  // request 3's, which ends
+  stage.held.erase(3);
+  stage.free = {PageId(5)};
+  watch.SetStep(11);
+  watch.StepDone(stage);
+  stage.free.clear();
+  stage.held[1].push_back(PageId(5));
+  Violation v;
+  v.reason = Reason::kNotCommitted;  // follows from the first fault
+  v.pool = 0;
+  v.page = 5;
+  v.req = RequestId(NameId(2), 1);
+  watch.Name(NameId(2), 1);
+  watch.OnViolation(v);
+  EXPECT_FALSE(watch.faults()[1].evidence.reported);
+  EXPECT_TRUE(watch.faults()[0].evidence.reported);
+}
+
 TEST_F(FaultWatchTest, ABystandersEndIsCollateral) {
   watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
   Feed(Ended(2, Reason::kTagMismatch, false));

@@ -76,6 +76,9 @@ class FaultSurface {
   virtual size_t groups() const = 0;
   virtual uint64_t page_size_of(size_t group) const = 0;
   virtual uint64_t LengthOf(RequestIndex request) const = 0;  // tokens in the cache
+  // Running requests of one family may rightly have the same content at the same logical page:
+  // siblings, and those whose prompts begin with the same block under the same identity.
+  virtual uint64_t FamilyOf(RequestIndex request) const = 0;
   // Requests that map the page: those that run, then those that wait for copies; oldest first.
   virtual std::vector<RequestIndex> HoldersOf(PageId page, size_t group = 0) const = 0;
   virtual PageState StateOf(PageId page, size_t group = 0) const = 0;
