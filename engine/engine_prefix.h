@@ -200,7 +200,9 @@ class PrefixCache {
   }
   // The page that has it, kOnHost, or the null page.
   PageId Lookup(size_t g, KeyId key) const {
-    if (const std::optional<PageId> page = s_.books[g]->Lookup(key)) return *page;
+    if (const std::optional<PageId> page = s_.books[g]->Lookup(key)) {
+      return s_.books[g]->MayShare(*page) ? *page : kNullPage;
+    }
     return s_.host.Find(g, key) ? kOnHost : kNullPage;
   }
   void Cut(uint64_t tokens) {

@@ -118,6 +118,12 @@ class PageBooks final : public IndexListener {
   }
 
   // One more reference to a page, whatever state it is in. False: nobody may have it.
+  // False: an entry that was left behind names a page that waits for a copy to end, or was set
+  // apart.
+  bool MayShare(PageId page) const {
+    const PageState state = StateOf(page);
+    return state == PageState::kLive || state == PageState::kCached || state == PageState::kFree;
+  }
   bool AddReference(PageId page) {
     if (StateOf(page) == PageState::kFree) return Must(pool_->IssuePage(page));
     return Must(pool_->AddReference(page).status());
