@@ -34,6 +34,7 @@ struct RowInFlight {
   bool known = true;        // the host knows the base at the launch
   bool token_known = true;  // ... and the first new token
   bool samples = false;
+  RequestId told{};  // whose the fence is told that the row is, where a fault has it otherwise
 };
 
 // One launched step.

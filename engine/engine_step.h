@@ -268,6 +268,7 @@ class StepRunner {
     plan.reach = view.reach;
     plan.draft = f.rows[row].plan.ahead;
     if (!f.rows[row].known) plan.base = f.rows[row].base;
+    if (f.rows[row].told) plan.req = f.rows[row].told;
     return plan;
   }
 

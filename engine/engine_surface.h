@@ -43,6 +43,18 @@ class Surface final : public FaultSurface {
     const RequestState* r = Find(request);
     return r ? r->computed : 0;
   }
+  IdentityId IdentityOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? r->identity : IdentityId();
+  }
+  std::optional<SharedPage> Published(RequestIndex request, uint64_t at) override {
+    const RequestState* r = Find(request);
+    if (r == nullptr || at >= r->lists[0].keys.size() || at >= r->lists[0].pages.size()) return {};
+    const KeyId key = r->lists[0].keys[at];
+    const PageId page = r->lists[0].pages[at];
+    if (page == null_page() || s_.books[0]->Lookup(key) != page) return {};
+    return SharedPage{key, page};
+  }
   uint64_t FamilyOf(RequestIndex request) const override {
     const RequestState* r = Find(request);
     return r ? Mix64(r->trace->hash_ids.front() ^ r->salt) : 0;
@@ -99,6 +111,17 @@ class Surface final : public FaultSurface {
       KVF_CHECK(i < b.NewTokens(At(row)), "a hook's slot is one of the row's");
       b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i] = slot;
     });
+  }
+  uint64_t ranks() const override { return s_.ranks(); }
+  void SetDeviceEntryOf(RankId rank, Row row, uint64_t k, int64_t page) override {
+    const size_t part = rank.value() * s_.groups.size();
+    StepInFlight& f = *s_.flight;
+    f.buffers[part].TableRow(At(row))[Entry(k)] = static_cast<int32_t>(page);
+    f.buffers[part].filled[At(row)] = static_cast<uint32_t>(f.buffers[part].width);
+    if (!f.raw.empty()) f.raw[part].TableRow(At(row))[Entry(k)] = static_cast<int32_t>(page);
+  }
+  void SetRowRequest(Row row, RequestId request) override {
+    s_.flight->rows[At(row)].told = request;
   }
   void SwapDeviceRows(Row a, Row b) override {
     ForBuffers([&](StepBuffers& buffers) {

@@ -54,7 +54,7 @@ constexpr std::array kKinds = {
               "a copy for the page's former owner lands after the page was issued again"},
     FaultKind{"stray_write", 'C', "async", kLateWrite, false,
               "a copy of nobody's content lands in a page that is in use"},
-    FaultKind{"misplaced_copy", 'C', "async", kLateWrite, false,
+    FaultKind{"misplaced_copy", 'K', "async", kLateWrite, false,
               "a copy of the right request's content lands at the wrong logical page"},
     FaultKind{"row_unannounced", 'D', "on_bind_row", Set({R::kRowEpoch}), true,
               "a batch row gets a new tenant that the fence isn't told of"},
@@ -117,6 +117,16 @@ constexpr std::array kKinds = {
               "the length that attention uses is beyond what any table covers"},
     FaultKind{"skipped_write", 'J', "before_validate", Set({R::kNotCommitted}), false,
               "a new token's write slot is a skip: what attention reads there was never written"},
+    FaultKind{"key_collides", 'I', "on_share", Set({R::kKeyMismatch}), false,
+              "a prefix key leaves out the adapter, media or salt, and finds another one's page",
+              "prefix_cache,mixed_identity"},
+    FaultKind{"rank_table", 'M', "before_validate", Set({R::kPageMismatch}), false,
+              "the table of one rank, not the first, names another page than the others'",
+              "tensor_parallel"},
+    FaultKind{"scale_flip", 'N', "async", Set({R::kScaleMismatch}), true,
+              "a bit flips in the device's mark of whose scales a page has"},
+    FaultKind{"old_incarnation", 'O', "before_validate", Set({R::kIdentityReused}), true,
+              "a row runs under the id of an incarnation that has ended"},
 };
 
 }  // namespace

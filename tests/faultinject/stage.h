@@ -64,6 +64,11 @@ class Stage final : public FaultSurface {
   void SetDeviceLength(Row, int64_t) override {}
   int64_t DeviceSlot(Row, uint64_t) const override { return -1; }
   void SetDeviceSlot(Row, uint64_t, int64_t) override {}
+  uint64_t ranks() const override { return 1; }
+  void SetDeviceEntryOf(RankId, Row, uint64_t, int64_t) override {}
+  void SetRowRequest(Row, RequestId) override {}
+  IdentityId IdentityOf(RequestIndex) const override { return IdentityId(); }
+  std::optional<SharedPage> Published(RequestIndex, uint64_t) override { return std::nullopt; }
   void SwapDeviceRows(Row, Row) override {}
   void FreePageNow(PageId) override {}
   void FreeAgain(PageId) override {}
