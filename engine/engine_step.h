@@ -237,7 +237,7 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BeforeValidate(*s_.surface);
     if (s_.config.judge_raw) f.raw.assign(f.buffers.begin(), f.buffers.end());
-    if constexpr (TrackerT::kTracks) {
+    if (s_.Fenced()) {
       f.plans.clear();
       for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
       f.pools.clear();
@@ -251,7 +251,7 @@ class StepRunner {
       const PrefixPlan prefix{
           .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
       std::span<const PoolBuffers> pools = f.pools;
-      if constexpr (TrackerT::kTracks) {
+      if (s_.Fenced()) {
         pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
       }
       s_.tracker.Step({.step = f.id,
