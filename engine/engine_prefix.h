@@ -175,7 +175,7 @@ class PrefixCache {
     const uint64_t size = s_.groups[g].page_size;
     for (uint64_t at = 0; at < most / size; ++at) {
       const KeyId key = KeyAt(r, g, at);
-      const PageId page = Lookup(g, key);
+      const PageId page = Lookup(*r, g, key);
       if (page == kNullPage) break;
       hits_[g].push_back({key, page});
     }
@@ -187,7 +187,7 @@ class PrefixCache {
     std::vector<SharedPage>& hits = hits_[g];
     for (uint64_t at = 0; at < most / group.page_size; ++at) {
       const KeyId key = KeyAt(r, g, at);
-      hits.push_back({key, Lookup(g, key)});
+      hits.push_back({key, Lookup(*r, g, key)});
     }
     for (; most > 0; most -= s_.page_unit) {
       const uint64_t first = FirstRead(most, group.window) / group.page_size;
@@ -199,11 +199,11 @@ class PrefixCache {
     return most;
   }
   // The page that has it, kOnHost, or the null page.
-  PageId Lookup(size_t g, KeyId key) const {
+  PageId Lookup(const RequestState& r, size_t g, KeyId key) const {
     if (const std::optional<PageId> page = s_.books[g]->Lookup(key)) {
       return s_.books[g]->MayShare(*page) ? *page : kNullPage;
     }
-    return s_.host.Find(g, key) ? kOnHost : kNullPage;
+    return !r.load_failed && s_.host.Find(g, key) ? kOnHost : kNullPage;
   }
   void Cut(uint64_t tokens) {
     for (size_t g = 0; g < s_.groups.size(); ++g) {

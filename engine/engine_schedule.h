@@ -321,7 +321,10 @@ class Scheduler {
   void Arrived(RequestState* r, uint64_t good, uint64_t all) {
     if (good < all) {
       good = pages_.Resumable(*r, good);
-      if (good == 0) return Preempt(r);
+      if (good == 0) {
+        r->load_failed = true;
+        return Preempt(r);
+      }
       s_.tracker.Trim({.req = r->id, .tokens = good});
       pages_.DropBehind(r, good);
     }
