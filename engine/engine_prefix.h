@@ -143,7 +143,8 @@ class PrefixCache {
     const KeyId key = KeyAt(r, g, at);
     if (mover_.Loading(key)) return false;  // it stands for what the host has
     if (s_.books[g]->Publish(key, r->lists[g].pages[at], r->identity)) {
-      s_.tracker.Publish({.key = key, .req = r->id, .at = at, .pool = s_.Pool(g)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Publish({.key = key, .req = r->id, .at = at, .pool = s_.Pool(g)});
       s_.host.Drop(g, key);  // the key stands for this page's content from now on
       return true;
     }
@@ -157,12 +158,13 @@ class PrefixCache {
     const PageId own = r->lists[g].pages[at];
     if (!found || *found == own || !s_.books[g]->AddReference(*found)) return;
     const uint64_t size = s_.groups[g].page_size;
-    s_.tracker.Share({.req = r->id,
-                      .pages = {&*found, 1},
-                      .tokens = size,
-                      .at = at,
-                      .keys = {&key, 1},
-                      .pool = s_.Pool(g)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Share({.req = r->id,
+                        .pages = {&*found, 1},
+                        .tokens = size,
+                        .at = at,
+                        .keys = {&key, 1},
+                        .pool = s_.Pool(g)});
     r->lists[g].pages[at] = *found;
     if (g == 0) s_.Holds(*r, *found, false);
     s_.batch.Rewrite(*r, g, at);
@@ -241,8 +243,9 @@ class PrefixCache {
       keys_.push_back(hit.key);
     }
     const uint64_t tokens = shared_.size() * s_.groups[g].page_size;
-    s_.tracker.Share(
-        {.req = r->id, .pages = shared_, .tokens = tokens, .keys = keys_, .pool = s_.Pool(g)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Share(
+          {.req = r->id, .pages = shared_, .tokens = tokens, .keys = keys_, .pool = s_.Pool(g)});
     list.pages = shared_;
     list.published = shared_.size();
     if (g == 0) s_.report.tokens_cached += tokens;
@@ -268,12 +271,13 @@ class PrefixCache {
       }
       if (there) {
         s_.report.pages_shared += shared_.size();
-        s_.tracker.Share({.req = r->id,
-                          .pages = shared_,
-                          .tokens = shared_.size() * size,
-                          .at = at,
-                          .keys = keys_,
-                          .pool = s_.Pool(g)});
+        if constexpr (TrackerT::kTracks)
+          s_.tracker.Share({.req = r->id,
+                            .pages = shared_,
+                            .tokens = shared_.size() * size,
+                            .at = at,
+                            .keys = keys_,
+                            .pool = s_.Pool(g)});
         list.pages.insert(list.pages.end(), shared_.begin(), shared_.end());
         for (size_t i = 0; g == 0 && i < shared_.size(); ++i) s_.Holds(*r, shared_[i], false);
       } else {

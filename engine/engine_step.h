@@ -254,12 +254,13 @@ class StepRunner {
       if (s_.Fenced()) {
         pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
       }
-      s_.tracker.Step({.step = f.id,
-                       .rank = RankId(rank),
-                       .rows = f.plans,
-                       .pads = f.pads,
-                       .prefix = {&prefix, f.live.empty() ? 0u : 1u},
-                       .pools = pools});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Step({.step = f.id,
+                         .rank = RankId(rank),
+                         .rows = f.plans,
+                         .pads = f.pads,
+                         .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                         .pools = pools});
     }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {
@@ -298,7 +299,8 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
-      s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }
   }
 

@@ -134,15 +134,16 @@ class Surface final : public FaultSurface {
   void FreePageNow(PageId page) override {
     const PageState state = s_.books[0]->StateOf(page);
     s_.books[0]->ListAgain(page, state == PageState::kLive || state == PageState::kCached);
-    s_.tracker.Free({.pages = {&page, 1}});
+    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
   void FreeAgain(PageId page) override {
     s_.books[0]->ListAgain(page, false);
-    s_.tracker.Free({.pages = {&page, 1}});
+    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
   bool EvictLeavingEntry(PageId page) override {
     const bool left = s_.books[0]->EvictLeavingEntry(page);
-    if (left) s_.tracker.Free({.pages = {&page, 1}});
+    if (left)
+      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
     return left;
   }
 
@@ -153,12 +154,13 @@ class Surface final : public FaultSurface {
       s_.kv[0].WriteAt(static_cast<uint64_t>(write.page.value()), o, Mix64(write.content + o));
     }
     if (!write.announced) return;
-    s_.tracker.Write({.page = write.page,
-                      .first = write.first,
-                      .n = write.n,
-                      .as = write.as,
-                      .xfer = write.xfer,
-                      .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Write({.page = write.page,
+                        .first = write.first,
+                        .n = write.n,
+                        .as = write.as,
+                        .xfer = write.xfer,
+                        .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
   }
   void EnqueueLateWrite(const LateWrite& write, StepId not_before) override {
     s_.device.Enqueue(

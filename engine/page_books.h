@@ -218,13 +218,14 @@ class PageBooks final : public IndexListener {
  private:
   // event `unpublish`
   void OnUnpublish(const PrefixEntry& entry) override {
-    tracker_->Unpublish({.key = entry.key, .pool = id_});
+    if constexpr (TrackerT::kTracks) tracker_->Unpublish({.key = entry.key, .pool = id_});
   }
   // event `free`: an evicted page
   void OnReturn(PageId page) override {
     ++report_->pages_evicted;
     ++report_->pages_returned;
-    if (!Forget(&early_, page)) tracker_->Free({.pages = {&page, 1}, .pool = id_});
+    if (!Forget(&early_, page))
+      if constexpr (TrackerT::kTracks) tracker_->Free({.pages = {&page, 1}, .pool = id_});
   }
 
   static bool Forget(std::vector<PageId>* list, PageId page) {
