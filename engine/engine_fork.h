@@ -130,7 +130,8 @@ class Forker {
     PageId& page = r->lists[g].pages[at];
     const PageId from = page;
     const PageId to = pages_.TakeOne(g);
-    s_.tracker.Cow({.req = r->id, .at = at, .page = to, .pool = s_.Pool(g)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Cow({.req = r->id, .at = at, .page = to, .pool = s_.Pool(g)});
     page = to;
     if (g == 0) s_.Holds(*r, to, true);
     pages_.LetGo(g, from);
@@ -164,8 +165,8 @@ class Forker {
   // `to` is admitted and holds what `from` holds, but for what launched steps are adding to that.
   void Fork(const RequestState& from, RequestState* to) {
     ++s_.report.admitted;
-    to->id = s_.tracker.Admit({.name = to->name, .identity = to->identity});
-    s_.tracker.Fork({.from = from.id, .to = to->id});
+    s_.Admit(to);
+    if constexpr (TrackerT::kTracks) s_.tracker.Fork({.from = from.id, .to = to->id});
     to->computed = from.computed;
     to->lists = from.lists;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
@@ -179,13 +180,13 @@ class Forker {
     if (from.launched == 0) return;
     // What the source has launched isn't the sibling's: it's cut off in a page of its own.
     CopyOnWrite(to);
-    s_.tracker.Trim({.req = to->id, .tokens = to->computed});
+    if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = to->id, .tokens = to->computed});
   }
 
   void Replace(RequestState* dies, const RequestState& lives) {
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, dies->index);
     s_.batch.Clear(dies);
-    s_.tracker.Release({.req = dies->id});
+    if constexpr (TrackerT::kTracks) s_.tracker.Release({.req = dies->id});
     pages_.ReturnBehind(dies, 0);
     dies->tokens = lives.tokens;
     dies->golden = lives.golden ? lives.golden->Copy() : nullptr;

@@ -112,7 +112,9 @@ class Engine<TrackerT>::Impl {
     s.report.audit = AuditIdle();
     s.report.first_token = Percentiles(&s.first_latencies);
     s.report.whole = Percentiles(&s.whole_latencies);
-    if (s.hooks == nullptr) s.tracker.Audit({.idle = true});
+    if (s.hooks == nullptr) {
+      if constexpr (TrackerT::kTracks) s.tracker.Audit({.idle = true});
+    }
   }
 
   std::string AuditIdle() const {

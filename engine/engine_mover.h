@@ -59,10 +59,11 @@ class Mover {
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const PageList& list = r->lists[g];
       if (list.pages.size() == list.first) continue;
-      s_.tracker.Drop({.req = r->id,
-                       .at = list.first,
-                       .n = list.pages.size() - list.first,
-                       .pool = s_.Pool(g)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Drop({.req = r->id,
+                         .at = list.first,
+                         .n = list.pages.size() - list.first,
+                         .pool = s_.Pool(g)});
     }
     pages_.ReturnBehind(r, 0);
     r->computed = 0;
@@ -266,7 +267,7 @@ class Mover {
       pin.lease = kLease;
     }
     pin.key = run->key;
-    s_.tracker.Pin(pin);
+    if constexpr (TrackerT::kTracks) s_.tracker.Pin(pin);
     for (const PageId page : run->pages) s_.books[run->group]->Pin(page, run->dir);
     t->begun_at = s_.report.steps;
     const uint32_t stream = run->dir == PinDir::kIn ? kInStream : kOutStream;
@@ -283,7 +284,8 @@ class Mover {
     for (size_t i = 0; i < run.pages.size(); ++i) {
       const auto page = static_cast<uint64_t>(run.pages[i].value());
       if (run.dir == PinDir::kOut) {
-        s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
+        if constexpr (TrackerT::kTracks)
+          s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
         run.read->push_back(s_.model->ReadPage(run.group, page));
         s_.Moved({.from = run.pages[i], .key = run.key, .number = i, .group = run.group});
         continue;
@@ -292,12 +294,13 @@ class Mover {
       const bool last = i + 1 == run.pages.size();
       const uint64_t n = last ? run.last : size;
       s_.model->WritePage(run.group, page, n, run.content[i]);
-      s_.tracker.Write({.page = run.pages[i],
-                        .first = 0,
-                        .n = n,
-                        .as = {.key = run.key},
-                        .xfer = run.id,
-                        .pool = pool});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Write({.page = run.pages[i],
+                          .first = 0,
+                          .n = n,
+                          .as = {.key = run.key},
+                          .xfer = run.id,
+                          .pool = pool});
       s_.Moved({.to = run.pages[i], .key = run.key, .number = i, .group = run.group});
     }
     *run.landed = true;
@@ -319,14 +322,15 @@ class Mover {
   void Land(Transfer* t, F done) {
     uint64_t good = t->tokens;
     for (Run& run : t->runs) {
-      s_.tracker.Unpin({.id = run.id, .ok = !run.fails});
+      if constexpr (TrackerT::kTracks) s_.tracker.Unpin({.id = run.id, .ok = !run.fails});
       if (run.fails) {
         ++s_.report.copies_failed;
         good = std::min(good, run.at * s_.groups[run.group].page_size);
       }
       for (const PageId page : run.pages) {
         if (s_.books[run.group]->Unpin(page, run.dir)) {
-          s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(run.group)});
+          if constexpr (TrackerT::kTracks)
+            s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(run.group)});
         }
       }
     }

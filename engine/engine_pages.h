@@ -74,7 +74,8 @@ class PageKeeper {
   }
   // A reference that the request no longer has, of a page that others hold, or not.
   void LetGo(size_t g, PageId page) {
-    if (s_.books[g]->Return(page)) s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(g)});
+    if (s_.books[g]->Return(page))
+      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(g)});
   }
 
   // What the window has left behind goes back; the row's table goes on naming it.
@@ -85,8 +86,9 @@ class PageKeeper {
       const uint64_t first = std::min<uint64_t>(
           FirstRead(r->computed, group.window) / group.page_size, list.pages.size());
       if (first <= list.first) continue;
-      s_.tracker.Drop(
-          {.req = r->id, .at = list.first, .n = first - list.first, .pool = s_.Pool(g)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Drop(
+            {.req = r->id, .at = list.first, .n = first - list.first, .pool = s_.Pool(g)});
       s_.report.pages_slid += first - list.first;
       ReturnRange(r, g, list.first, first);
       for (; list.first < first; ++list.first) list.pages[list.first] = kNullPage;
@@ -113,8 +115,9 @@ class PageKeeper {
       const PageList& list = r->lists[g];
       const uint64_t keep = PagesFor(tokens, s_.groups[g].page_size);
       if (keep >= list.pages.size()) continue;
-      s_.tracker.Drop(
-          {.req = r->id, .at = keep, .n = list.pages.size() - keep, .pool = s_.Pool(g)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Drop(
+            {.req = r->id, .at = keep, .n = list.pages.size() - keep, .pool = s_.Pool(g)});
     }
     ReturnBehind(r, tokens);
   }
@@ -152,7 +155,7 @@ class PageKeeper {
     }
     AllocEvent event{.req = r->id, .pages = fresh_, .pool = s_.Pool(g)};
     if (list.first > 0) event.at = list.pages.size();  // behind a gap, it may be
-    s_.tracker.Alloc(event);
+    if constexpr (TrackerT::kTracks) s_.tracker.Alloc(event);
     list.pages.insert(list.pages.end(), fresh_.begin(), fresh_.end());
   }
 
@@ -169,7 +172,8 @@ class PageKeeper {
       if (books.Return(page)) fresh_.push_back(page);
       if (action == ReturnAction::kTwice) again_.push_back(page);
     }
-    if (!fresh_.empty()) s_.tracker.Free({.pages = fresh_, .pool = s_.Pool(g)});
+    if (!fresh_.empty())
+      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = fresh_, .pool = s_.Pool(g)});
     for (const PageId page : std::exchange(again_, {})) {
       if (books.StateOf(page) == PageState::kFree) {
         s_.surface->FreeAgain(page);

@@ -143,7 +143,8 @@ class PrefixCache {
     const KeyId key = KeyAt(r, g, at);
     if (mover_.Loading(key)) return false;  // it stands for what the host has
     if (s_.books[g]->Publish(key, r->lists[g].pages[at], r->identity)) {
-      s_.tracker.Publish({.key = key, .req = r->id, .at = at, .pool = s_.Pool(g)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Publish({.key = key, .req = r->id, .at = at, .pool = s_.Pool(g)});
       s_.host.Drop(g, key);  // the key stands for this page's content from now on
       return true;
     }
@@ -157,12 +158,13 @@ class PrefixCache {
     const PageId own = r->lists[g].pages[at];
     if (!found || *found == own || !s_.books[g]->AddReference(*found)) return;
     const uint64_t size = s_.groups[g].page_size;
-    s_.tracker.Share({.req = r->id,
-                      .pages = {&*found, 1},
-                      .tokens = size,
-                      .at = at,
-                      .keys = {&key, 1},
-                      .pool = s_.Pool(g)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Share({.req = r->id,
+                        .pages = {&*found, 1},
+                        .tokens = size,
+                        .at = at,
+                        .keys = {&key, 1},
+                        .pool = s_.Pool(g)});
     r->lists[g].pages[at] = *found;
     if (g == 0) s_.Holds(*r, *found, false);
     s_.batch.Rewrite(*r, g, at);
@@ -175,7 +177,7 @@ class PrefixCache {
     const uint64_t size = s_.groups[g].page_size;
     for (uint64_t at = 0; at < most / size; ++at) {
       const KeyId key = KeyAt(r, g, at);
-      const PageId page = Lookup(g, key);
+      const PageId page = Lookup(*r, g, key);
       if (page == kNullPage) break;
       hits_[g].push_back({key, page});
     }
@@ -187,7 +189,7 @@ class PrefixCache {
     std::vector<SharedPage>& hits = hits_[g];
     for (uint64_t at = 0; at < most / group.page_size; ++at) {
       const KeyId key = KeyAt(r, g, at);
-      hits.push_back({key, Lookup(g, key)});
+      hits.push_back({key, Lookup(*r, g, key)});
     }
     for (; most > 0; most -= s_.page_unit) {
       const uint64_t first = FirstRead(most, group.window) / group.page_size;
@@ -199,9 +201,11 @@ class PrefixCache {
     return most;
   }
   // The page that has it, kOnHost, or the null page.
-  PageId Lookup(size_t g, KeyId key) const {
-    if (const std::optional<PageId> page = s_.books[g]->Lookup(key)) return *page;
-    return s_.host.Find(g, key) ? kOnHost : kNullPage;
+  PageId Lookup(const RequestState& r, size_t g, KeyId key) const {
+    if (const std::optional<PageId> page = s_.books[g]->Lookup(key)) {
+      return s_.books[g]->MayShare(*page) ? *page : kNullPage;
+    }
+    return !r.load_failed && s_.host.Find(g, key) ? kOnHost : kNullPage;
   }
   void Cut(uint64_t tokens) {
     for (size_t g = 0; g < s_.groups.size(); ++g) {
@@ -239,8 +243,9 @@ class PrefixCache {
       keys_.push_back(hit.key);
     }
     const uint64_t tokens = shared_.size() * s_.groups[g].page_size;
-    s_.tracker.Share(
-        {.req = r->id, .pages = shared_, .tokens = tokens, .keys = keys_, .pool = s_.Pool(g)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Share(
+          {.req = r->id, .pages = shared_, .tokens = tokens, .keys = keys_, .pool = s_.Pool(g)});
     list.pages = shared_;
     list.published = shared_.size();
     if (g == 0) s_.report.tokens_cached += tokens;
@@ -266,12 +271,13 @@ class PrefixCache {
       }
       if (there) {
         s_.report.pages_shared += shared_.size();
-        s_.tracker.Share({.req = r->id,
-                          .pages = shared_,
-                          .tokens = shared_.size() * size,
-                          .at = at,
-                          .keys = keys_,
-                          .pool = s_.Pool(g)});
+        if constexpr (TrackerT::kTracks)
+          s_.tracker.Share({.req = r->id,
+                            .pages = shared_,
+                            .tokens = shared_.size() * size,
+                            .at = at,
+                            .keys = keys_,
+                            .pool = s_.Pool(g)});
         list.pages.insert(list.pages.end(), shared_.begin(), shared_.end());
         for (size_t i = 0; g == 0 && i < shared_.size(); ++i) s_.Holds(*r, shared_[i], false);
       } else {

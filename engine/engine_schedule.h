@@ -138,7 +138,7 @@ class Scheduler {
     r->ForgetLaunched();
     ++r->epoch;
     s_.batch.Clear(r);
-    s_.tracker.Trim({.req = r->id, .tokens = r->computed});
+    if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = r->computed});
     pages_.DropBehind(r, r->computed);
     s_.report.tokens_kept += r->computed;
   }
@@ -275,7 +275,7 @@ class Scheduler {
       return {};
     }
     ++s_.report.admitted;
-    r->id = s_.tracker.Admit({.name = r->name, .identity = r->identity});
+    s_.Admit(r);
     r->computed = prefix_.Map(r);
     s_.waiting.pop_front();
     if (prefix_.Loads()) {
@@ -321,11 +321,14 @@ class Scheduler {
   void Arrived(RequestState* r, uint64_t good, uint64_t all) {
     if (good < all) {
       good = pages_.Resumable(*r, good);
-      if (good == 0) return Preempt(r);
-      s_.tracker.Trim({.req = r->id, .tokens = good});
+      if (good == 0) {
+        r->load_failed = true;
+        return Preempt(r);
+      }
+      if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = good});
       pages_.DropBehind(r, good);
     }
-    s_.tracker.Ready({.req = r->id, .tokens = good});
+    if constexpr (TrackerT::kTracks) s_.tracker.Ready({.req = r->id, .tokens = good});
     r->computed = good;
     std::erase(s_.moving, r);
     s_.running.push_back(r);
@@ -337,7 +340,7 @@ class Scheduler {
     mover_.ForgetSwap(r);
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
-    s_.tracker.Release({.req = r->id});
+    if constexpr (TrackerT::kTracks) s_.tracker.Release({.req = r->id});
     pages_.ReturnBehind(r, 0);
     r->id = RequestId();
     r->computed = 0;

@@ -33,7 +33,8 @@ class Settler {
     }
     s_.flight = flight;
     scheduler_.Abort(AbortMoment::kBeforeRetire);
-    Result<Settlement> retired = s_.tracker.Retire({.step = f.id});
+    Result<Settlement> retired(Settlement{.step = f.id});
+    if constexpr (TrackerT::kTracks) retired = s_.tracker.Retire({.step = f.id});
     KVF_CHECK(retired.ok(), "I-47 the fence settles each launched step");
     s_.settled = f.id.value();
     --s_.unsettled;
@@ -157,7 +158,7 @@ class Settler {
     if (right == live.plan.guesses) return;
     TrimEvent trim{.req = r->id, .tokens = r->computed};
     if (s_.config.features.overlapped) trim.step = f.id;
-    s_.tracker.Trim(trim);
+    if constexpr (TrackerT::kTracks) s_.tracker.Trim(trim);
   }
 
   void Publish(RequestState* r, std::span<const uint64_t> results, bool wrong) {

@@ -33,6 +33,7 @@ struct RowInFlight {
   bool known = true;        // the host knows the base at the launch
   bool token_known = true;  // ... and the first new token
   bool samples = false;
+  RequestId told{};  // whose the fence is told that the row is, where a fault has it otherwise
 };
 
 // One launched step.
@@ -90,11 +91,18 @@ struct EngineState {
     if constexpr (requires { tracker.on(); }) return tracker.on();
     return TrackerT::kTracks;
   }
+  // event `admit`
+  void Admit(RequestState* r) {
+    r->id = RequestId(r->name, 1);
+    if constexpr (TrackerT::kTracks)
+      r->id = tracker.Admit({.name = r->name, .identity = r->identity});
+  }
   // event `row`
   void Bound(uint32_t row, RequestState* r) {
     if (hooks != nullptr && !hooks->OnBindRow(*surface, Row(row), r ? r->index : kNoRequest))
       return;
-    tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
+    if constexpr (TrackerT::kTracks)
+      tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
   }
   // The first group's, for who watches.
   void Holds(const RequestState& r, PageId page, bool issued) {

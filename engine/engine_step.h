@@ -237,7 +237,7 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BeforeValidate(*s_.surface);
     if (s_.config.judge_raw) f.raw.assign(f.buffers.begin(), f.buffers.end());
-    if constexpr (TrackerT::kTracks) {
+    if (s_.Fenced()) {
       f.plans.clear();
       for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
       f.pools.clear();
@@ -251,15 +251,16 @@ class StepRunner {
       const PrefixPlan prefix{
           .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
       std::span<const PoolBuffers> pools = f.pools;
-      if constexpr (TrackerT::kTracks) {
+      if (s_.Fenced()) {
         pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
       }
-      s_.tracker.Step({.step = f.id,
-                       .rank = RankId(rank),
-                       .rows = f.plans,
-                       .pads = f.pads,
-                       .prefix = {&prefix, f.live.empty() ? 0u : 1u},
-                       .pools = pools});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Step({.step = f.id,
+                         .rank = RankId(rank),
+                         .rows = f.plans,
+                         .pads = f.pads,
+                         .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                         .pools = pools});
     }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {
@@ -268,6 +269,7 @@ class StepRunner {
     plan.reach = view.reach;
     plan.draft = f.rows[row].plan.ahead;
     if (!f.rows[row].known) plan.base = f.rows[row].base;
+    if (f.rows[row].told) plan.req = f.rows[row].told;
     return plan;
   }
 
@@ -293,7 +295,8 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
-      s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
+      if constexpr (TrackerT::kTracks)
+        s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }
   }
 

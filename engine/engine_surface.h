@@ -43,6 +43,22 @@ class Surface final : public FaultSurface {
     const RequestState* r = Find(request);
     return r ? r->computed : 0;
   }
+  IdentityId IdentityOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? r->identity : IdentityId();
+  }
+  std::optional<SharedPage> Published(RequestIndex request, uint64_t at) override {
+    const RequestState* r = Find(request);
+    if (r == nullptr || at >= r->lists[0].keys.size() || at >= r->lists[0].pages.size()) return {};
+    const KeyId key = r->lists[0].keys[at];
+    const PageId page = r->lists[0].pages[at];
+    if (page == null_page() || s_.books[0]->Lookup(key) != page) return {};
+    return SharedPage{key, page};
+  }
+  uint64_t FamilyOf(RequestIndex request) const override {
+    const RequestState* r = Find(request);
+    return r ? Mix64(r->trace->hash_ids.front() ^ r->salt) : 0;
+  }
   std::vector<RequestIndex> HoldersOf(PageId page, size_t group) const override {
     std::vector<RequestIndex> holders;
     for (const std::vector<RequestState*>* requests : {&s_.running, &s_.moving}) {
@@ -96,6 +112,17 @@ class Surface final : public FaultSurface {
       b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i] = slot;
     });
   }
+  uint64_t ranks() const override { return s_.ranks(); }
+  void SetDeviceEntryOf(RankId rank, Row row, uint64_t k, int64_t page) override {
+    const size_t part = rank.value() * s_.groups.size();
+    StepInFlight& f = *s_.flight;
+    f.buffers[part].TableRow(At(row))[Entry(k)] = static_cast<int32_t>(page);
+    f.buffers[part].filled[At(row)] = static_cast<uint32_t>(f.buffers[part].width);
+    if (!f.raw.empty()) f.raw[part].TableRow(At(row))[Entry(k)] = static_cast<int32_t>(page);
+  }
+  void SetRowRequest(Row row, RequestId request) override {
+    s_.flight->rows[At(row)].told = request;
+  }
   void SwapDeviceRows(Row a, Row b) override {
     ForBuffers([&](StepBuffers& buffers) {
       std::span<int32_t> row = buffers.TableRow(At(a));
@@ -107,15 +134,16 @@ class Surface final : public FaultSurface {
   void FreePageNow(PageId page) override {
     const PageState state = s_.books[0]->StateOf(page);
     s_.books[0]->ListAgain(page, state == PageState::kLive || state == PageState::kCached);
-    s_.tracker.Free({.pages = {&page, 1}});
+    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
   void FreeAgain(PageId page) override {
     s_.books[0]->ListAgain(page, false);
-    s_.tracker.Free({.pages = {&page, 1}});
+    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
   bool EvictLeavingEntry(PageId page) override {
     const bool left = s_.books[0]->EvictLeavingEntry(page);
-    if (left) s_.tracker.Free({.pages = {&page, 1}});
+    if (left)
+      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
     return left;
   }
 
@@ -124,12 +152,13 @@ class Surface final : public FaultSurface {
     if (page < 0 || static_cast<uint64_t>(page) >= s_.config.pages) return;
     s_.model->Scribble(page, write.first, write.n, write.content);
     if (!write.announced) return;
-    s_.tracker.Write({.page = write.page,
-                      .first = write.first,
-                      .n = write.n,
-                      .as = write.as,
-                      .xfer = write.xfer,
-                      .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
+    if constexpr (TrackerT::kTracks)
+      s_.tracker.Write({.page = write.page,
+                        .first = write.first,
+                        .n = write.n,
+                        .as = write.as,
+                        .xfer = write.xfer,
+                        .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
   }
   void EnqueueLateWrite(const LateWrite& write, StepId not_before) override {
     s_.device.Enqueue(

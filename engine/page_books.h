@@ -118,6 +118,12 @@ class PageBooks final : public IndexListener {
   }
 
   // One more reference to a page, whatever state it is in. False: nobody may have it.
+  // False: an entry that was left behind names a page that waits for a copy to end, or was set
+  // apart.
+  bool MayShare(PageId page) const {
+    const PageState state = StateOf(page);
+    return state == PageState::kLive || state == PageState::kCached || state == PageState::kFree;
+  }
   bool AddReference(PageId page) {
     if (StateOf(page) == PageState::kFree) return Must(pool_->IssuePage(page));
     return Must(pool_->AddReference(page).status());
@@ -212,13 +218,14 @@ class PageBooks final : public IndexListener {
  private:
   // event `unpublish`
   void OnUnpublish(const PrefixEntry& entry) override {
-    tracker_->Unpublish({.key = entry.key, .pool = id_});
+    if constexpr (TrackerT::kTracks) tracker_->Unpublish({.key = entry.key, .pool = id_});
   }
   // event `free`: an evicted page
   void OnReturn(PageId page) override {
     ++report_->pages_evicted;
     ++report_->pages_returned;
-    if (!Forget(&early_, page)) tracker_->Free({.pages = {&page, 1}, .pool = id_});
+    if (!Forget(&early_, page))
+      if constexpr (TrackerT::kTracks) tracker_->Free({.pages = {&page, 1}, .pool = id_});
   }
 
   static bool Forget(std::vector<PageId>* list, PageId page) {

@@ -75,6 +75,18 @@ class StampFlip final : public HitsAPage {
   }
 };
 
+class ScaleFlip final : public HitsAPage {
+  std::string Text(const Target& t) const override {
+    return "a bit flips in the device's scale mark of " + Name(t.page) + ", held by " +
+           Name(t.request);
+  }
+  void Hit(FaultSurface&, Fence* fence, const Target& t, RequestId, uint64_t word) override {
+    if (PageRecord* record = RecordOf(fence, t.page)) {
+      record->scale = static_cast<uint16_t>(record->scale ^ 1u << word % 16);
+    }
+  }
+};
+
 class FillLost final : public HitsAPage {
   std::string Text(const Target& t) const override {
     return "the device forgets that " + Name(t.page) + " of " + Name(t.request) + " is written";
@@ -92,6 +104,7 @@ std::unique_ptr<Injector> MakeContentInjector(std::string_view kind) {
   if (kind == "stray_write") return std::make_unique<StrayWrite>();
   if (kind == "misplaced_copy") return std::make_unique<MisplacedCopy>();
   if (kind == "stamp_flip") return std::make_unique<StampFlip>();
+  if (kind == "scale_flip") return std::make_unique<ScaleFlip>();
   if (kind == "fill_lost") return std::make_unique<FillLost>();
   return nullptr;
 }

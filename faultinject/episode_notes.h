@@ -62,7 +62,8 @@ class EpisodeNotes {
 struct PageTenure {
   RequestIndex request = kNoRequest;
   RequestId id{};
-  uint64_t at = 0;  // logical page
+  uint64_t at = 0;      // logical page
+  uint64_t family = 0;  // FaultSurface::FamilyOf
 };
 struct PageSeen {
   PageTenure owner;   // it was last issued to

@@ -28,16 +28,28 @@ RequestIndex FaultWatch::RequestOf(RequestId id) const {
   return !id || it == names_.end() ? kNoRequest : it->second;
 }
 
-FaultRecord* FaultWatch::FaultOf(RequestIndex request, int64_t page) {
+FaultRecord* FaultWatch::FaultOf(RequestIndex request, std::optional<GroupPage> page,
+                                 CheckSet reasons) {
+  const auto touched = [&](const FaultRecord& fault) {
+    return (request != kNoRequest && fault.Affects(request)) || (page && fault.Sick(*page));
+  };
+  const bool declared = reasons.empty() || (reasons.mask() & expected_.mask()) != 0;
+  FaultRecord* latest = nullptr;
   for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
-    if (request != kNoRequest && it->Affects(request)) return &*it;
-    if (page >= 0 && it->Names(PageId(page))) return &*it;
+    if (!touched(*it)) continue;
+    if (declared || it->evidence.answered) return &*it;
+    if (latest == nullptr) latest = &*it;
+  }
+  if (latest != nullptr) return latest;
+  for (auto it = faults_.rbegin(); page && it != faults_.rend(); ++it) {
+    if (it->Names(page->page)) return &*it;
   }
   return faults_.empty() ? nullptr : &faults_.back();
 }
 
-FaultRecord* FaultWatch::Touch(RequestIndex request, int64_t page) {
-  FaultRecord* fault = FaultOf(request, page);
+FaultRecord* FaultWatch::Touch(RequestIndex request, std::optional<GroupPage> page,
+                               CheckSet reasons) {
+  FaultRecord* fault = FaultOf(request, page, reasons);
   if (fault != nullptr) fault->last_effect = step_;
   return fault;
 }
@@ -119,7 +131,11 @@ void FaultWatch::Spread(const StepOutcome& step) {
           fault.Affect(row.request);
           more = true;
         }
-        for (const GroupPage& page : row.written) more |= fault.Infect(page);
+        for (const GroupPage& page : row.written) {
+          if (!fault.Infect(page)) continue;
+          more = true;
+          spread_.emplace_back(&fault - faults_.data(), page);
+        }
       }
     }
   }
@@ -136,7 +152,11 @@ void FaultWatch::OnViolation(const Violation& violation) {
        .row = violation.row,
        .at = violation.at,
        .reason = violation.reason});
-  FaultRecord* fault = Touch(request, violation.page);
+  std::optional<GroupPage> page;
+  if (violation.page >= 0) {
+    page = {PageId(violation.page), static_cast<size_t>(std::max<int64_t>(violation.pool, 0))};
+  }
+  FaultRecord* fault = Touch(request, page, CheckSet(violation.reason));
   if (fault == nullptr) {
     ++false_alarms_;
     return;
@@ -152,7 +172,7 @@ void FaultWatch::OnRow(const RowOutcome& row) {
   const bool wrong_out = row.published && row.token_wrong;
   if (wrong_out) ++wrong_published_;
   if (row.raw_wrong || wrong_out) {
-    FaultRecord* fault = Touch(row.request, -1);
+    FaultRecord* fault = Touch(row.request, {}, row.reasons);
     if (fault == nullptr) {
       if (wrong_out) ++wrong_without_fault_;
     } else {
@@ -168,7 +188,7 @@ void FaultWatch::OnRow(const RowOutcome& row) {
   }
   if (row.published || row.withdrawn) return;
   // Not published: the fence ended it.
-  FaultRecord* fault = Touch(row.request, -1);
+  FaultRecord* fault = Touch(row.request, {}, row.reasons);
   if (fault == nullptr) {
     if (violations_ == 0) ++false_alarms_;  // else it was counted as it was reported
     return;
@@ -196,6 +216,12 @@ void FaultWatch::OnEnd(RequestIndex request, RequestId, EndKind kind) {
 }
 
 void FaultWatch::StepDone(FaultSurface& at) {
+  // Who found such a page before it was known, in the index say, will end for it too.
+  for (const auto& [fault, sick] : std::exchange(spread_, {})) {
+    for (const RequestIndex holder : at.HoldersOf(sick.page, sick.group)) {
+      faults_[fault].Affect(holder);
+    }
+  }
   for (FaultRecord& fault : faults_) {
     if (incident && fault.record.empty() && fault.first_violation) {
       fault.record = incident(*fault.first_violation);

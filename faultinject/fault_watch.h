@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -76,10 +77,11 @@ class FaultWatch : public OutcomeSink, public EventSink {
     std::vector<GroupPage> held{};
     std::vector<GroupPage> written{};
   };
-  // The fault that answers for it: the latest that affects the request or names the page, else the
-  // latest of all; null: none.
-  FaultRecord* FaultOf(RequestIndex request, int64_t page);
-  FaultRecord* Touch(RequestIndex request, int64_t page);
+  // The fault that answers for it: the latest that affects the request or whose faulted page it
+  // is, and that was answered already where only consequences (no declared reason) are reported;
+  // else the latest that ever named the page; else the latest of all; null: none.
+  FaultRecord* FaultOf(RequestIndex request, std::optional<GroupPage> page, CheckSet reasons);
+  FaultRecord* Touch(RequestIndex request, std::optional<GroupPage> page, CheckSet reasons);
   // Rows that ended, and with them whoever relies on what they were to write.
   void Spread(const StepOutcome& step);
   void OnRow(const RowOutcome& row);
@@ -96,7 +98,8 @@ class FaultWatch : public OutcomeSink, public EventSink {
   bool open_ = false;
   std::vector<FaultRecord> faults_;
   std::map<uint64_t, std::vector<RowPages>> launched_;  // by step, of those not settled
-  std::unordered_map<uint32_t, RequestIndex> names_;    // only looked up, never iterated
+  std::vector<std::pair<size_t, GroupPage>> spread_;  // faults, and pages they have just spread to
+  std::unordered_map<uint32_t, RequestIndex> names_;  // only looked up, never iterated
   uint64_t false_alarms_ = 0;
   uint64_t violations_ = 0;
   uint64_t wrong_published_ = 0;

@@ -53,7 +53,7 @@ class Injector {
 
 // Null for unknown kinds.
 std::unique_ptr<Injector> MakeInjector(std::string_view kind);
-// The parts of it: faults of the books and of other streams, of tables, of lengths and slots.
+// The parts of it.
 std::unique_ptr<Injector> MakePageInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeTableInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeStepInjector(std::string_view kind);
@@ -61,6 +61,7 @@ std::unique_ptr<Injector> MakeEntryInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeLateInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeContentInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeBooksInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeIdentityInjector(std::string_view kind);
 
 // --- choosing ------------------------------------------------------------------------------------
 

@@ -77,10 +77,9 @@ class LateForeignWrite final : public Injector {
     if (target.request == kNoRequest) return false;
     const PageTenure former = s.seen.pages[static_cast<size_t>(target.page.value())].former;
     const RequestId victim = s.at.IdOf(target.request);
-    // What is the victim's own, at this very place, isn't foreign.
-    if (former.request == kNoRequest || (former.id == victim && former.at == target.at)) {
-      return false;
-    }
+    // What is the victim's own at this very place, or may well be the same, isn't foreign.
+    const bool same = former.id == victim || former.family == s.at.FamilyOf(target.request);
+    if (former.request == kNoRequest || (same && former.at == target.at)) return false;
     const uint64_t content = s.rng.Next();
     const auto begin = s.Begin;
     s.Async(StepId(s.at.step().value() + 1), [=](FaultSurface& at) {

@@ -93,7 +93,7 @@ void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageI
 void Saboteur::NoteIssue(FaultSurface& at, RequestIndex request, PageId page, uint64_t logical) {
   PageSeen& seen = seen_.pages[static_cast<size_t>(page.value())];
   seen.former = seen.owner;
-  seen.owner = {request, at.IdOf(request), logical};
+  seen.owner = {request, at.IdOf(request), logical, at.FamilyOf(request)};
   seen.shares = 0;
   if (notes_ == nullptr) return;
   notes_->Add(

@@ -235,6 +235,7 @@ Fence::Stats Fence::stats() const {
     stats.device_bytes_pages += rank.gate->page_bytes();
     stats.device_bytes_expectations += rank.gate->expectation_bytes();
     stats.live_entries += rank.gate->live_entries();
+    stats.launch_ns += rank.gate->launch_ns();
   }
   return stats;
 }

@@ -65,6 +65,18 @@ Gate::Gate(const FenceConfig& config, RankId rank)
 
 Gate::~Gate() = default;
 
+// Nanoseconds that the launch took.
+template <class F>
+uint64_t Gate::Timed(F launch) {
+  const auto begin = std::chrono::steady_clock::now();
+  launch();
+  const auto took = std::chrono::steady_clock::now() - begin;
+  const auto ns =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count());
+  launch_ns_ += ns;
+  return ns;
+}
+
 void Gate::Apply(const JournalBatch& batch) {
   const bool intact = batch.Intact();
   if (intact && batch.snapshot && batch.sequence >= next_sequence_) {
@@ -77,7 +89,7 @@ void Gate::Apply(const JournalBatch& batch) {
   if (lost_) return;
   items_.clear();
   for (const JournalDelta& delta : batch.deltas) ApplyDelta(delta);
-  ApplyCpu(Device(), items_.data(), items_.size());
+  Timed([&] { ApplyCpu(Device(), items_.data(), items_.size()); });
   for (const auto& pass : passes_) {
     if (pass->stored && !pass->confirmed) FollowContent(*pass);
   }
@@ -265,11 +277,8 @@ const Gate::Pass& Gate::Validate(const StepEvent& event, const StepPlan& plan) {
   }
   passes_.push_back(std::move(pass));
   InFlight& current = *passes_.back();
-  const auto begin = std::chrono::steady_clock::now();
-  ValidateCpu(Device(), ViewOf(current), current.Scratch());
-  const auto end = std::chrono::steady_clock::now();
-  current.pass.validate_ns = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+  current.pass.validate_ns =
+      Timed([&] { ValidateCpu(Device(), ViewOf(current), current.Scratch()); });
   Collect(current);
   return current.pass;
 }
@@ -322,7 +331,7 @@ const Gate::Pass& Gate::Confirm(StepId step) {
     AskAgain(*pass);
   } else {
     const ConfirmPart part = pass->confirmed ? ConfirmPart::kRecheckOnly : ConfirmPart::kBoth;
-    ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch(), part);
+    Timed([&] { ConfirmCpu(Device(), ViewOf(*pass), pass->Scratch(), part); });
   }
   pass->confirmed = true;
   pass->confirmed_at = next_sequence_;
@@ -340,7 +349,7 @@ void Gate::ConfirmEarly(const std::function<void(const Pass&)>& f) {
       pass->not_yet_late = pass->late_pages;
       for (uint32_t& page : pass->not_yet_late) page &= ~kLateAtConfirm;
       view.late_pages = pass->not_yet_late.data();
-      ConfirmCpu(Device(), view, pass->Scratch());
+      Timed([&] { ConfirmCpu(Device(), view, pass->Scratch()); });
       KeepExpected(*pass);
       pass->stored = true;
     }
@@ -363,7 +372,7 @@ void Gate::AskAgain(InFlight& pass) {
   for (PoolTask& task : tasks) LeaveOutReturned(pass, task, late);
   view.pool_tasks = tasks.data();
   view.late_pages = late.data();
-  ConfirmCpu(device, view, pass.Scratch(), ConfirmPart::kRecheckOnly);
+  Timed([&] { ConfirmCpu(device, view, pass.Scratch(), ConfirmPart::kRecheckOnly); });
 }
 
 // Pages that went back since are somebody else's by now, and content that was cut since is

@@ -310,6 +310,11 @@ class Ledger::Impl {
   uint64_t GoodPrefix(const StepRecord& record, uint32_t row) const;
 
   Status CheckLaunch(const StepEvent& event);
+  // --- ledger_fetch.cc
+  void FetchRows(const StepEvent& event);
+  template <class F>
+  void ForWritten(const StepEvent& event, F f);
+  void FetchWritten(const StepRecord& record) const;
   Status CheckRows(const StepEvent& event);
   Status CheckRowPlan(const RowPlan& plan) const;
   void LaunchRow(const StepEvent& event, StepRecord& record, uint32_t index);
@@ -376,6 +381,7 @@ class Ledger::Impl {
   // Scratch of Launch, kept for its memory.
   StepPlan plan_;
   std::vector<uint32_t> task_of_row_;
+  std::vector<uint32_t> fetched_;  // by row of the step in hand, its request's slot
   std::vector<std::pair<uint32_t, uint32_t>> late_;  // (pool task, late page)
   std::vector<User> users_;
   bool raced_ = false;  // the page just judged for issue may still be written by a running step

@@ -103,6 +103,7 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
     StepRecord& record = steps_.Begin(event.step.value());
     record.launched_at = now_;
     launching_ = &record;
+    FetchRows(event);
     for (uint32_t i = 0; i < event.rows.size(); ++i) LaunchRow(event, record, i);
     for (const Row row : event.pads) LaunchPad(event, row);
     FindGroups(event);

@@ -29,6 +29,7 @@ struct PinPage {
   Tag tag = 0;           // when the copy began
   uint32_t version = 0;  // likewise
   uint32_t number = 0;   // its place in the event: which of the key's pages it is
+  bool twice = false;    // it stands in the copy again: whose its content is can't be told
   uint64_t need = 0;     // slots that the request's length asked of it then
   uint32_t node = kNone;
   std::vector<LoadedRun> runs;  // what the copy has written, where nobody has since

@@ -80,6 +80,7 @@ Status Ledger::Impl::Confirm(StepId step) {
   StepRecord* record = steps_.Find(step.value());
   if (record == nullptr) return NotLaunched(step);
   record->confirmed = true;
+  FetchWritten(*record);
   for (uint32_t i = 0; i < record->rows.size(); ++i) {
     if (record->clean(i)) NoteStateWrites(*record, record->rows[i]);
   }
@@ -275,6 +276,7 @@ Status Ledger::Impl::Retire(StepId step, std::vector<LaunchedRow>* rows) {
   BeginEvent();
   StepRecord& record = steps_.oldest();
   const auto count = static_cast<uint32_t>(record.rows.size());
+  FetchWritten(record);
   for (uint32_t i = 0; i < count; ++i) {
     if (record.confirmed || !record.clean(i) || !checks_.Has(Reason::kUnverified)) continue;
     Report(Reason::kUnverified, {.step = static_cast<int64_t>(step.value()),

@@ -66,6 +66,13 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
   if (!ref) return;
   const ledger::Pin& pin = pins_.at(ref.pin);
   if (!pin.key || pin.dir != CopyDir::kOut) return;
+  if (pin.pages[ref.index].twice) {
+    for (const ledger::PinPage& part : pin.pages) {
+      if (part.page != page) continue;
+      index_.NoteRead(*pin.key, pool, part.number, {.stamp = kNobodyStamp});
+    }
+    return;
+  }
   const uint32_t number = pin.pages[ref.index].number;
   Stamp stamp = pages_.at(pool, page).stamp;
   // What steps leave in such pools is known to the device only: it's what the holder expects.
@@ -178,6 +185,9 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
   part.tag = p.tag;
   part.version = p.version;
   part.number = static_cast<uint32_t>(i);
+  pins_.ForEach(p, [&](uint32_t other, uint32_t index) {
+    if (other == pin_slot) part.twice = pin.pages[index].twice = true;
+  });
   pins_.Attach(p, pin_slot, static_cast<uint32_t>(pin.pages.size() - 1));
   const Held* held = slot != kNone && event.at ? HeldAt(requests_.at(slot), pool, at) : nullptr;
   const bool theirs = held != nullptr && held->page == page && held->node != kNone;

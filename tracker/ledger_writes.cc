@@ -50,7 +50,9 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   const std::optional<ledger::KeyContent> origin = OriginOf(event.as, pool, number);
   if (!origin) return {};
   // For a place of which nothing was ever known nobody can have brought anything.
-  const Stamp stamp = origin->stamp == kNoStamp ? kNobodyStamp : origin->stamp;
+  const bool unclear = origin->stamp == kNoStamp ||
+                       (event.as.key && pinned && pins_.at(pinned.pin).pages[pinned.index].twice);
+  const Stamp stamp = unclear ? kNobodyStamp : origin->stamp;
   if (IsNull(pool, event.page)) return {};  // nobody's content, which only failed rows read
   const bool used = stream() && FailUsers(pool, page, true, event.xfer);
   if ((event.xfer != NameId() && !pinned) || used) {

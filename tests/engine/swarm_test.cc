@@ -126,5 +126,29 @@ TEST(EngineFeatures, TheTableNamesEachOnce) {
   EXPECT_EQ(FindFeature("none"), nullptr);
 }
 
+// A prefix that the host has and can't bring is computed: asked for again and again, it was never.
+TEST(Swarm, WhatNeverLoadsIsComputed) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    const std::vector<TraceRequest> trace = SmallTrace(seed, 80);
+    EngineConfig config;
+    config.seed = seed;
+    config.pages = kLongestSmall + 50;
+    config.page_size = 1;
+    config.rows = 4;
+    config.features.host_offload = true;
+    config.features.speculative = true;
+    config.draft_page_size = 64;  // of a load that fails before that nothing can be used
+    config.copy_fail_per_mille = 100;
+    Fenced run(config, trace, Level::kFull);
+    for (int passes = 0; passes < 20000 && run.engine->Step(); ++passes) {
+    }
+    const EngineReport& report = run.engine->report();
+    EXPECT_EQ(run.engine->ended(), trace.size()) << seed;
+    EXPECT_GT(report.pages_loaded, 0u);
+    EXPECT_EQ(report.wrong_tokens, 0u);
+    EXPECT_TRUE(run.findings.all.empty()) << run.findings.first;
+  }
+}
+
 }  // namespace
 }  // namespace kvfence

@@ -73,6 +73,52 @@ TEST_F(FaultWatchTest, AnUnreportedWrongReadIsMissedThoughItsTokenNeverLeft) {
   EXPECT_EQ(OutcomeOf(0), Outcome::kMissed);
 }
 
+TEST_F(FaultWatchTest, AReportBelongsToWhomTheRequestIsAffectedByNotToAPageThatWasFreeSince) {
+  stage.held[3] = {PageId(5)};
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});  // request 1's
+  watch.Begin(stage, {.text = "", .pages = {PageId(5)}});  // request 3's, which ends
+  stage.held.erase(3);
+  stage.free = {PageId(5)};
+  watch.SetStep(11);
+  watch.StepDone(stage);
+  stage.free.clear();
+  stage.held[1].push_back(PageId(5));
+  Violation v;
+  v.reason = Reason::kNotCommitted;  // follows from the first fault
+  v.pool = 0;
+  v.page = 5;
+  v.req = RequestId(NameId(2), 1);
+  watch.Name(NameId(2), 1);
+  watch.OnViolation(v);
+  EXPECT_FALSE(watch.faults()[1].evidence.reported);
+  EXPECT_TRUE(watch.faults()[0].evidence.reported);
+}
+
+TEST_F(FaultWatchTest, ConsequencesBelongToTheFaultThatWasAnswered) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
+  Feed(Ended(2, Reason::kTagMismatch, false));  // answers the first fault, by whatever row
+  stage.held[1].push_back(PageId(4));
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  Feed(Ended(1, Reason::kNotCommitted, true));
+  EXPECT_TRUE(watch.faults()[0].evidence.wrong_read);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kBenign);
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(1), Outcome::kPrevented) << "a declared reason is the latest fault's";
+}
+
+TEST_F(FaultWatchTest, WhoHoldsAPageThatAnEndedRowWasToWriteIsAffectedBeforeItEnds) {
+  stage.held[2] = {PageId(4), PageId(3)};
+  StepRow writer{.row = Row(0), .request = 1, .new_tokens = 4, .covered = 1};
+  stage.step_rows = {writer};
+  watch.StepBegins(stage);
+  watch.Begin(stage, {.text = "", .requests = {1}});
+  const RowOutcome ended = Ended(1, Reason::kTagMismatch, true);
+  watch.OnStep({.step = StepId(0), .rows = {&ended, 1}});
+  EXPECT_FALSE(watch.faults()[0].Affects(2));
+  watch.StepDone(stage);
+  EXPECT_TRUE(watch.faults()[0].Affects(2));
+}
+
 TEST_F(FaultWatchTest, ABystandersEndIsCollateral) {
   watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
   Feed(Ended(2, Reason::kTagMismatch, false));

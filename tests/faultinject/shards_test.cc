@@ -8,6 +8,7 @@
 #include "kvfence/campaign.h"
 #include "kvfence/fault_kind.h"
 #include "tests/faultinject/campaign_kit.h"
+#include "tests/model/cases.h"
 
 namespace kvfence {
 namespace {
@@ -41,15 +42,15 @@ std::string MergeRefusal(const std::vector<std::string>& reports) {
 
 TEST(Shards, MergedTheyAreTheWholeByteForByte) {  // I-120
   for (const uint64_t of : {1u, 2u, 3u, 7u}) {
-    const CampaignConfig config = Small(20 + of, 1100, {"row_swap", "double_free", "row_tail"});
-    CampaignConfig fast = config;
-    fast.requests = of == 2 ? 1100 : 150;  // two no-fault runs, or one
-    std::vector<std::string> reports = ShardsOf(fast, of);
+    // Two no-fault runs, or one.
+    const uint64_t requests = of == 2 && !testing::kAddressSanitizer ? 1010 : 90;
+    const CampaignConfig config = Small(20 + of, requests, {"row_swap", "double_free", "row_tail"});
+    std::vector<std::string> reports = ShardsOf(config, of);
     if (of == 1) continue;  // one shard of one is the whole
     std::rotate(reports.begin(), reports.begin() + 1, reports.end());
     Result<CampaignReport> merged = MergeShards(reports, Names(reports.size()));
     ASSERT_TRUE(merged.ok()) << merged.status().message();
-    EXPECT_EQ(Timeless(*merged), Timeless(MustRun(fast))) << of;
+    EXPECT_EQ(Timeless(*merged), Timeless(MustRun(config))) << of;
   }
 }
 
@@ -121,6 +122,7 @@ TEST(Workers, HowManyThereAreChangesNothing) {  // I-122
 
 // Whether a run is wanted is decided by those before it, in their order, not in that of arrival.
 TEST(Workers, UntilCompleteEndsAtTheSameRun) {
+  if (testing::kAddressSanitizer) GTEST_SKIP() << "20,000 requests twice: release tests do it";
   CampaignConfig config = Small(3, 0, {"row_swap", "length_off_by_one"});
   config.until_complete = true;
   const CampaignReport alone = MustRun(config);

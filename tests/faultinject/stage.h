@@ -12,6 +12,7 @@ namespace kvfence::testing {
 class Stage final : public FaultSurface {
  public:
   std::map<RequestIndex, std::vector<PageId>> held;
+  std::map<RequestIndex, uint64_t> families;
   std::vector<PageId> free;
   std::vector<StepRow> step_rows;
   std::map<uint32_t, std::vector<int64_t>> tables;  // by row; null where nothing is said
@@ -35,6 +36,10 @@ class Stage final : public FaultSurface {
   size_t groups() const override { return 1; }
   uint64_t page_size_of(size_t) const override { return 4; }
   uint64_t LengthOf(RequestIndex request) const override { return PagesOf(request).size() * 4; }
+  uint64_t FamilyOf(RequestIndex request) const override {
+    const auto it = families.find(request);
+    return it == families.end() ? request + 1 : it->second;
+  }
   std::vector<RequestIndex> HoldersOf(PageId page, size_t) const override {
     std::vector<RequestIndex> holders;
     for (const auto& [request, pages] : held) {
@@ -59,6 +64,11 @@ class Stage final : public FaultSurface {
   void SetDeviceLength(Row, int64_t) override {}
   int64_t DeviceSlot(Row, uint64_t) const override { return -1; }
   void SetDeviceSlot(Row, uint64_t, int64_t) override {}
+  uint64_t ranks() const override { return 1; }
+  void SetDeviceEntryOf(RankId, Row, uint64_t, int64_t) override {}
+  void SetRowRequest(Row, RequestId) override {}
+  IdentityId IdentityOf(RequestIndex) const override { return IdentityId(); }
+  std::optional<SharedPage> Published(RequestIndex, uint64_t) override { return std::nullopt; }
   void SwapDeviceRows(Row, Row) override {}
   void FreePageNow(PageId) override {}
   void FreeAgain(PageId) override {}

@@ -5,9 +5,14 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define KVF_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define KVF_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define KVF_THREAD_SANITIZER 1
+#endif
+#if __has_feature(address_sanitizer)
+#define KVF_ADDRESS_SANITIZER 1
 #endif
 #endif
 
@@ -18,6 +23,12 @@ namespace kvfence::testing {
 inline constexpr bool kThreadSanitizer = true;
 #else
 inline constexpr bool kThreadSanitizer = false;
+#endif
+
+#ifdef KVF_ADDRESS_SANITIZER
+inline constexpr bool kAddressSanitizer = true;
+#else
+inline constexpr bool kAddressSanitizer = false;
 #endif
 
 // KVFENCE_CASES in the environment, or else what's usual.

@@ -52,6 +52,12 @@ struct LateWrite {
   bool announced = true;
 };
 
+// A page found in the prefix index, as the engine will map it.
+struct SharedPage {
+  KeyId key;
+  PageId page;
+};
+
 // What hooks may see and do. All pages are physical indices; `k` is a table entry (logical page).
 // Calls are made on the engine's thread from within a hook or an asynchronous operation.
 class FaultSurface {
@@ -76,6 +82,12 @@ class FaultSurface {
   virtual size_t groups() const = 0;
   virtual uint64_t page_size_of(size_t group) const = 0;
   virtual uint64_t LengthOf(RequestIndex request) const = 0;  // tokens in the cache
+  virtual IdentityId IdentityOf(RequestIndex request) const = 0;
+  // The request's page `at` of the first group, if it is in the prefix index under its own key.
+  virtual std::optional<SharedPage> Published(RequestIndex request, uint64_t at) = 0;
+  // Running requests of one family may rightly have the same content at the same logical page:
+  // siblings, and those whose prompts begin with the same block under the same identity.
+  virtual uint64_t FamilyOf(RequestIndex request) const = 0;
   // Requests that map the page: those that run, then those that wait for copies; oldest first.
   virtual std::vector<RequestIndex> HoldersOf(PageId page, size_t group = 0) const = 0;
   virtual PageState StateOf(PageId page, size_t group = 0) const = 0;
@@ -99,6 +111,11 @@ class FaultSurface {
   virtual void SetDeviceSlot(Row row, uint64_t i, int64_t slot) = 0;
   // Exchanges the two rows' table entries (all of the width), leaving lengths and slots.
   virtual void SwapDeviceRows(Row a, Row b) = 0;
+  virtual uint64_t ranks() const = 0;
+  // Of one rank; all else here is of the first.
+  virtual void SetDeviceEntryOf(RankId rank, Row row, uint64_t k, int64_t page) = 0;
+  // Until validate: whose the fence is told that the row is.
+  virtual void SetRowRequest(Row row, RequestId request) = 0;
 
   // --- the allocator ----------------------------------------------------------------------------
   // A held page goes back to the free list while its holders go on: the fence is told `free`, and
@@ -128,12 +145,6 @@ enum class ReturnAction : uint8_t {
   kProceed,
   kSkip,   // it's forgotten: neither the allocator nor the fence hears of it (a leak)
   kTwice,  // it's given back a second time (FreeAgain, or FreePageNow if others hold it)
-};
-
-// A page found in the prefix index, as the engine will map it.
-struct SharedPage {
-  KeyId key;
-  PageId page;
 };
 
 // Content that the engine moves, at the moment when the bytes move: from page to page, from a page

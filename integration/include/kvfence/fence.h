@@ -100,6 +100,7 @@ class Fence {
     uint64_t device_bytes_pages = 0;         // page records
     uint64_t device_bytes_expectations = 0;  // chunks in use
     uint64_t live_entries = 0;
+    uint64_t launch_ns = 0;  // time in apply, validate and confirm (CPU backend)
   };
   Stats stats() const;
   const FenceConfig& config() const;

@@ -73,10 +73,13 @@ class Gate : public Journal::Immediate {
   uint64_t page_bytes() const;
   uint64_t expectation_bytes() const;  // chunks in use
   uint64_t live_entries() const { return live_entries_; }
+  uint64_t launch_ns() const { return launch_ns_; }  // in apply, validate and confirm
   // The device's record of a page, and a way to damage it: fault injection flips tags here.
   PageRecord& RecordForTest(PoolId pool, uint32_t page);
 
  private:
+  template <class F>
+  uint64_t Timed(F launch);
   struct Held;      // a request's chunks
   struct InFlight;  // a pass and the copies of what it was launched with
   class Requests;
@@ -106,6 +109,7 @@ class Gate : public Journal::Immediate {
   std::vector<uint32_t> free_chunks_;
   uint32_t chunks_in_use_ = 0;
   uint64_t live_entries_ = 0;
+  uint64_t launch_ns_ = 0;
   std::unique_ptr<Requests> requests_;
   std::vector<ApplyItem> items_;
   std::vector<std::unique_ptr<InFlight>> passes_;  // oldest first

@@ -1,0 +1,80 @@
+// Faults of identity, ranks and scales: the right page for the wrong key, the wrong incarnation,
+// one rank that differs from the others, scales of another generation.
+#include <algorithm>
+
+#include "injector.h"
+
+namespace kvfence {
+namespace {
+
+// A key that leaves out the adapter, the media or the salt finds what another request published.
+class KeyCollides final : public Injector {
+  bool OnShare(Scene& s, RequestIndex request, std::vector<SharedPage>& hits) override {
+    if (hits.empty() || hits[0].page == s.at.null_page()) return false;
+    std::vector<std::pair<RequestIndex, SharedPage>> others;
+    for (const RequestIndex other : s.at.Running()) {
+      if (other == request || s.at.IdentityOf(other) == s.at.IdentityOf(request)) continue;
+      if (const std::optional<SharedPage> page = s.at.Published(other, 0)) {
+        others.emplace_back(other, *page);
+      }
+    }
+    const auto* other = PickOf(s.rng, others);
+    if (other == nullptr) return false;
+    s.Begin(s.at, {.text = Name(request) + " hits " + Name(other->second.page) + ", which " +
+                           Name(other->first) + " published under another identity",
+                   .requests = {request}});
+    hits[0] = other->second;
+    return true;
+  }
+};
+
+class OldIncarnation final : public Injector {
+  bool BeforeValidate(Scene& s) override {
+    const std::vector<const StepRow*> rows = RowsWhere(s.at, [](const StepRow&) { return true; });
+    const StepRow* const* row = PickOf(s.rng, rows);
+    if (row == nullptr) return false;
+    // Whoever had one of its pages before may have ended, or run as another incarnation now.
+    for (const PageId page : s.at.PagesOf((*row)->request)) {
+      const PageTenure& former = s.seen.pages[static_cast<size_t>(page.value())].former;
+      if (former.request == kNoRequest || s.at.IdOf(former.request) == former.id) continue;
+      s.Begin(s.at,
+              {.text = Name((*row)->row) + " of " + Name((*row)->request) +
+                       " runs for an incarnation of " + Name(former.request) + " that has ended",
+               .requests = {(*row)->request}});
+      s.at.SetRowRequest((*row)->row, former.id);
+      return true;
+    }
+    return false;
+  }
+};
+
+class RankTable final : public Injector {
+  bool BeforeValidate(Scene& s) override {
+    if (s.at.ranks() < 2) return false;
+    const std::vector<const StepRow*> rows =
+        RowsWhere(s.at, [](const StepRow& row) { return row.covered > 0; });
+    const StepRow* const* row = PickOf(s.rng, rows);
+    if (row == nullptr) return false;
+    const RankId rank(static_cast<uint32_t>(1 + s.rng.Below(s.at.ranks() - 1)));
+    const uint64_t k = s.rng.Below((*row)->covered);
+    const int64_t was = s.at.DeviceEntry((*row)->row, k);
+    const int64_t now = was == 1 ? 2 : was - 1;
+    s.Begin(s.at, {.text = "on rank " + std::to_string(rank.value()) + " alone, entry " +
+                           std::to_string(k) + " of " + Name((*row)->row) + " (" +
+                           Name((*row)->request) + ") is page " + std::to_string(now),
+                   .requests = {(*row)->request}});
+    s.at.SetDeviceEntryOf(rank, (*row)->row, k, now);
+    return true;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Injector> MakeIdentityInjector(std::string_view kind) {
+  if (kind == "key_collides") return std::make_unique<KeyCollides>();
+  if (kind == "old_incarnation") return std::make_unique<OldIncarnation>();
+  if (kind == "rank_table") return std::make_unique<RankTable>();
+  return nullptr;
+}
+
+}  // namespace kvfence
