@@ -17,6 +17,11 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
   const auto entry = [&](uint64_t k) -> int64_t {
     return k < shared ? buffers.prefix[k] : table[k];
   };
+  // The rest of a plan that is too short for the length is nobody's work.
+  if (const uint64_t planned = buffers.PlannedPages(row); full >= planned) {
+    full = planned;
+    rest = 0;
+  }
   if (full >= table.size()) {
     // A kernel would run into the next row's entries or past the table.
     if (full > table.size() || rest > 0) {
@@ -56,6 +61,7 @@ uint64_t AttentionPass::Between(const KvMemory& kv, const StepBuffers& buffers, 
   for (int64_t p = std::max<int64_t>(begin, 0); p < end;) {
     const int64_t k = p / size;
     const int64_t stop = std::min(end, (k + 1) * size);
+    if (static_cast<uint64_t>(k) >= buffers.PlannedPages(row)) return sum;
     if (k >= static_cast<int64_t>(table.size())) {
       ++*wild;
       return sum + KvMemory::WildContent(end);

@@ -67,6 +67,8 @@ void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->window_pages = need + rng.Below(2 * need);
   const uint64_t drafts = PagesFor(most, c->draft_page_size) + 2;
   c->draft_pages = drafts + rng.Below(2 * drafts);
+  c->graph_rows = rng.Between(1, c->rows);
+  c->graph_steps = rng.Chance(1, 2) ? 0 : rng.Between(20, 200);
   const uint64_t full = PagesFor(most, c->page_size) + 2;
   const EngineFeatures& f = c->features;
   if (f.one_space) {

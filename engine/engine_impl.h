@@ -62,6 +62,10 @@ class Engine<TrackerT>::Impl {
     StepInFlight* next = &s.flights[(s.report.steps + 1) % 2];
     next->view.clear();
     s.flight = next;
+    if (runner_.LaunchCapture(next)) {
+      Follow(next);
+      return true;
+    }
     scheduled_.clear();
     scheduler_.Plan(&scheduled_);
     if (scheduled_.empty()) {

@@ -15,6 +15,7 @@
 
 #include "attention.h"
 #include "batch_table.h"
+#include "graph_pool.h"
 #include "kvfence/engine.h"
 #include "kvfence/ground_truth.h"
 #include "kvfence/sim_device.h"
@@ -46,6 +47,8 @@ struct StepInFlight {
   std::vector<Row> pads;
   std::vector<Row> live;           // all rows that aren't padding, where they share a prefix table
   std::vector<PoolBuffers> pools;  // by part of the model
+  CapturedGraph* graph = nullptr;  // that it replays or captures; null: it runs eagerly
+  std::vector<int32_t> before;     // the graph's table before the upload (with hooks)
   std::span<StepBuffers> buffers{};  // by part of the model
   std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
@@ -75,6 +78,7 @@ struct EngineState {
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),
         buffers{BuffersOf(groups, c.rows, RanksOf(c)), BuffersOf(groups, c.rows, RanksOf(c))},
+        graphs(c, groups),
         host(groups.size(), c.features.host_offload ? c.host_pages : 0),
         overlap_rng(Mix64(c.seed) ^ 6),
         abort_rng(Mix64(c.seed) ^ 2),
@@ -136,6 +140,7 @@ struct EngineState {
   BatchTable batch;
   // By part of the model; of this step and the one before.
   std::array<std::vector<StepBuffers>, 2> buffers;
+  GraphPool graphs;
 
   std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace, then siblings
   std::deque<RequestState*> waiting;

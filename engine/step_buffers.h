@@ -1,12 +1,14 @@
 // The device's buffers of one step: exactly what append and attention kernels read.
 //
 // Dense int32 page table [rows][width], int32 lengths, int64 write slots with int32 query starts.
-// Rows 0 .. live-1 are requests, live .. rows-1 padding. Invariant: `new tokens` of a row are what
-// `starts` says, and only the scheduler sets them.
+// Rows 0 .. live-1 are requests, live .. rows-1 padding. A replayed step has an attention plan too:
+// over how many pages each row's work is split. Invariant: `new tokens` of a row are what `starts`
+// says, and only the scheduler sets them.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kvfence/event.h"
@@ -55,6 +57,12 @@ struct StepBuffers {
   std::vector<int32_t> own;
   std::vector<uint32_t> own_at;
   std::vector<uint64_t> own_from;
+  // The plan: pages of which each row's work consists, and the step it was made for. Empty: the
+  // kernel takes them from the lengths. Beside it the one before.
+  std::vector<uint32_t> planned;
+  uint64_t planned_for = 0;
+  std::vector<uint32_t> last_planned;
+  uint64_t last_planned_for = 0;
 
   std::span<int32_t> TableRow(uint64_t row) {
     return {table.data() + row * width, static_cast<size_t>(width)};
@@ -67,6 +75,20 @@ struct StepBuffers {
     const uint64_t n = own_at[row + 1] - own_at[row];
     if (k < own_from[row] || k - own_from[row] >= n) return null_page;
     return own[own_at[row] + (k - own_from[row])];
+  }
+  // Pages that the kernel reads at most.
+  uint64_t PlannedPages(uint64_t row) const {
+    return planned.empty() ? ~uint64_t{0} : row < planned.size() ? planned[row] : 0;
+  }
+  // A plan for these tables and lengths.
+  void PlanAnew(uint64_t step, uint64_t page_size) {
+    std::swap(planned, last_planned);
+    last_planned_for = std::exchange(planned_for, step);
+    planned.resize(rows);
+    for (uint64_t row = 0; row < rows; ++row) {
+      planned[row] =
+          static_cast<uint32_t>((static_cast<uint64_t>(lengths[row]) + page_size - 1) / page_size);
+    }
   }
   uint64_t NewTokens(uint64_t row) const {
     return static_cast<uint64_t>(starts[row + 1] - starts[row]);

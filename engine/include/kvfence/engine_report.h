@@ -50,6 +50,8 @@ struct EngineReport {
   uint64_t pages_loaded = 0;  // ... and from there
   uint64_t copies_failed = 0;
   uint64_t prefix_entries = 0;   // entries of shared-prefix tables
+  uint64_t graphs_captured = 0;  // by a pass without requests each
+  uint64_t graphs_replayed = 0;  // steps
   uint64_t pages_exchanged = 0;  // for one that the prefix tree had
   uint64_t pages_slid = 0;       // left behind by a window
   uint64_t pages_published = 0;  // index entries made

@@ -100,6 +100,21 @@ class FaultSurface {
   // Exchanges the two rows' table entries (all of the width), leaving lengths and slots.
   virtual void SwapDeviceRows(Row a, Row b) = 0;
 
+  // --- captured graphs (the first group's part of them) ------------------------------------------
+  // The bucket of the graph that the step in hand replays or captures; 0: it runs eagerly.
+  virtual uint64_t Replayed() const { return 0; }
+  // Buckets for which a graph is captured.
+  virtual std::vector<uint64_t> Graphs() const { return {}; }
+  // Of a replay: pages that the attention plan gives to the row, and that the plan before it (of
+  // the same graph) gave to it. A plan for too few pages leaves the rest unread.
+  virtual uint64_t PlannedPages(Row) const { return 0; }
+  virtual uint64_t LastPlannedPages(Row) const { return 0; }
+  // BeforeValidate, in a replay: the plan isn't made anew, it's the one before; with its step.
+  virtual void KeepLastPlan() {}
+  // ... the replay reads table, lengths, slots and plan where another graph has them, as they were
+  // when that one was last replayed.
+  virtual void ReadGraph(uint64_t /*bucket*/) {}
+
   // --- the allocator ----------------------------------------------------------------------------
   // A held page goes back to the free list while its holders go on: the fence is told `free`, and
   // the page is the next to be issued. When the holders end it isn't returned a second time.
