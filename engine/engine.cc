@@ -20,6 +20,10 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("page_size must be 1 to " + std::to_string(kMostPageSize) + ", not " +
                            std::to_string(c.page_size));
   }
+  if (c.prefill_pages == 1) {
+    return Status::Invalid("prefill_pages must be at least 2 (one of them is the null page)");
+  }
+  if (c.handoff_lease < 3) return Status::Invalid("handoff_lease must be at least 3 steps");
   if (c.pages < 2) {
     return Status::Invalid("pages must be at least 2 (one of them is the null page), not " +
                            std::to_string(c.pages));
@@ -71,10 +75,11 @@ void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->graph_steps = rng.Chance(1, 2) ? 0 : rng.Between(20, 200);
   const uint64_t full = PagesFor(most, c->page_size) + 2;
   const EngineFeatures& f = c->features;
-  if (f.one_space) {
-    c->pages =
-        std::max(c->pages, full + (f.sliding_window ? need : 0) + (f.speculative ? full : 0));
-  }
+  const uint64_t others = (f.sliding_window ? need : 0) + (f.speculative ? full : 0);
+  if (f.one_space) c->pages = std::max(c->pages, full + others);
+  c->prefill_pages = full + (f.one_space ? others : 0) + rng.Below(2 * full);
+  c->handoff_lease = rng.Chance(1, 2) ? rng.Between(6, 30) : rng.Between(60, 400);
+  c->handoff_late_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(5, 150);
 }
 
 std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity) {
@@ -96,11 +101,29 @@ EngineConfig Completed(EngineConfig config) {
   return config;
 }
 
+EngineConfig ConfigOf(const EngineConfig& config, EngineRole role) {
+  return role == EngineRole::kPrefill  ? PrefillSide(config)
+         : role == EngineRole::kDecode ? DecodeSide(config)
+                                       : config;
+}
+
+std::vector<EngineSeat> SeatsOf(const EngineConfig& config, const std::vector<TraceRequest>& trace,
+                                bool faults) {
+  if (!config.features.disaggregated) return {{.faults = faults}};
+  const EngineSeat decode{.role = EngineRole::kDecode, .faults = faults};
+  return {decode,
+          {.role = EngineRole::kPrefill,
+           .first_pool = GroupsOf(ConfigOf(config, decode.role), trace).size(),
+           .first_row = config.rows,
+           .faults = faults}};
+}
+
 Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& config,
+                                                         const EngineSeat& seat,
                                                          const std::vector<TraceRequest>& trace) {
   std::vector<std::unique_ptr<PagePool>> pools;
-  for (const KvGroup& group : GroupsOf(config, trace)) {
-    const PoolId id(static_cast<uint32_t>(pools.size()));
+  for (const KvGroup& group : GroupsOf(ConfigOf(config, seat.role), trace)) {
+    const PoolId id(static_cast<uint32_t>(seat.first_pool + pools.size()));
     Result<std::unique_ptr<PagePool>> pool =
         pools.empty() || group.space.empty()
             ? PagePool::Create(
@@ -114,17 +137,20 @@ Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& con
 
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   FenceConfig fence;
-  for (const KvGroup& group : GroupsOf(config, trace)) {
-    PoolConfig& pool = fence.pools.emplace_back();
-    pool.name = group.name;
-    pool.pages = group.pages;
-    pool.page_size = group.page_size;
-    pool.width = group.width;
-    pool.window = group.window;
-    pool.space = group.space;
+  for (const EngineSeat& seat : SeatsOf(config, trace, false)) {
+    const std::string before = seat.role == EngineRole::kPrefill ? "prefill_" : "";
+    for (const KvGroup& group : GroupsOf(ConfigOf(config, seat.role), trace)) {
+      PoolConfig& pool = fence.pools.emplace_back();
+      pool.name = before + group.name;
+      pool.pages = group.pages;
+      pool.page_size = group.page_size;
+      pool.width = group.width;
+      pool.window = group.window;
+      if (!group.space.empty()) pool.space = before + group.space;
+    }
+    fence.rows = seat.first_row + config.rows;
   }
   fence.ranks = RanksOf(config);
-  fence.rows = config.rows;
   fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
   fence.same_step_reads = config.features.early_publish;

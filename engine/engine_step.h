@@ -89,7 +89,7 @@ class StepRunner {
 
   void Pad(StepInFlight* f, uint64_t padded) {
     for (uint64_t row = f->view.size(); row < padded; ++row) {
-      f->pads.push_back(Row(static_cast<uint32_t>(row)));
+      f->pads.push_back(s_.RowOf(row));
       f->view.push_back({.row = f->pads.back(), .new_tokens = 1, .reach = Reach(0, 0)});
     }
   }
@@ -126,7 +126,7 @@ class StepRunner {
     }
     s_.report.tokens_computed += row.plan.tokens;
     if (row.plan.tokens > 1) ++s_.report.prefill_rows;
-    return {.row = Row(row.request->row),
+    return {.row = s_.RowOf(row.request->row),
             .request = row.request->index,
             .id = row.request->id,
             .length_before = row.base,
@@ -194,7 +194,7 @@ class StepRunner {
       f->buffers[part].PlanAnew(f->id.value(), s_.groups[part % s_.groups.size()].page_size);
     }
     s_.graphs.Fix(f->graph);
-    if (f->rows.empty()) s_.graphs.Capture(f->graph, s_.Pool(0).value());
+    if (f->rows.empty()) s_.graphs.Capture(f->graph);
   }
 
   // The whole pages before their new tokens that all rows have in common.

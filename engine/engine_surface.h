@@ -191,7 +191,9 @@ class Surface final : public FaultSurface {
   static constexpr uint32_t kLateStream = 1;
 
   const RequestState* Find(RequestIndex request) const {
-    return request < s_.requests.size() ? s_.requests[request].get() : nullptr;
+    const RequestState* r = request < s_.requests.size() ? s_.requests[request].get() : nullptr;
+    const bool here = r != nullptr && r->at_prefill == (s_.seat.role == EngineRole::kPrefill);
+    return here ? r : nullptr;
   }
   uint64_t At(Row row) const {
     KVF_CHECK(row.value() < s_.config.rows, "a hook's row is one of the batch's");

@@ -5,8 +5,9 @@
 
 namespace kvfence {
 
-GraphPool::GraphPool(const EngineConfig& config, const std::vector<KvGroup>& groups)
-    : rows_(config.rows), ranks_(RanksOf(config)) {
+GraphPool::GraphPool(const EngineConfig& config, const EngineSeat& seat,
+                     const std::vector<KvGroup>& groups)
+    : rows_(config.rows), seat_(seat), ranks_(RanksOf(config)) {
   if (!config.features.replayed_graphs) return;
   largest_ = config.graph_rows == 0 ? config.rows : config.graph_rows;
   life_ = config.graph_steps;
@@ -36,7 +37,7 @@ CapturedGraph* GraphPool::TakeWanted(uint64_t step) {
   CapturedGraph& graph = at->second;
   if (fresh) {
     graph.bucket = at->first;
-    graph.buffers = BuffersOf(groups_, rows_, ranks_);
+    graph.buffers = BuffersOf(groups_, rows_, ranks_, seat_.first_row);
     for (size_t part = 0; part < graph.buffers.size(); ++part) {
       graph.buffers[part].slots.reserve(rows_ * slots_[part % groups_.size()]);
     }
@@ -44,11 +45,12 @@ CapturedGraph* GraphPool::TakeWanted(uint64_t step) {
   return &graph;
 }
 
-void GraphPool::Capture(CapturedGraph* graph, uint64_t pool_base) {
+void GraphPool::Capture(CapturedGraph* graph) {
   graph->launch.clear();
   for (size_t part = 0; part < graph->buffers.size(); ++part) {
     graph->launch.push_back(graph->buffers[part].View());
-    graph->launch.back().pool = PoolId(static_cast<uint32_t>(pool_base + part % groups_.size()));
+    graph->launch.back().pool =
+        PoolId(static_cast<uint32_t>(seat_.first_pool + part % groups_.size()));
   }
 }
 

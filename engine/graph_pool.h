@@ -29,7 +29,7 @@ class GraphPool {
  public:
   // `rows`: of the largest batch; the largest that is replayed is the config's. With the feature
   // off there are no graphs.
-  GraphPool(const EngineConfig& config, const std::vector<KvGroup>& groups);
+  GraphPool(const EngineConfig& config, const EngineSeat& seat, const std::vector<KvGroup>& groups);
 
   bool on() const { return largest_ > 0; }
   // New tokens that each row of a replayed batch has.
@@ -41,7 +41,7 @@ class GraphPool {
   // padded rows.
   CapturedGraph* TakeWanted(uint64_t step);
   // Its buffers are complete for a pass of the bucket's rows: they're what the launch names.
-  void Capture(CapturedGraph* graph, uint64_t pool_base);
+  void Capture(CapturedGraph* graph);
   // All slots are there, so that the arrays never move.
   void Fix(CapturedGraph* graph) const;
 
@@ -54,6 +54,7 @@ class GraphPool {
   uint64_t life_ = 0;  // steps, from capture to capture
   uint64_t born_ = 0;
   uint64_t rows_ = 0;
+  EngineSeat seat_;
   uint64_t ranks_ = 1;
   std::vector<KvGroup> groups_;
   std::vector<uint64_t> slots_;            // of one row, by group

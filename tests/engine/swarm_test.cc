@@ -51,7 +51,8 @@ std::string RunOne(const EngineConfig& config, const std::vector<TraceRequest>& 
 struct Reached {
   uint64_t slid = 0, copied = 0, beams = 0, right = 0, wrong = 0, exchanged = 0, swapped = 0,
            loaded = 0, failed = 0, preempted = 0, aborted = 0, prefix = 0, captured = 0,
-           replayed = 0;
+           replayed = 0, whole = 0, partly = 0, again = 0, cut = 0, expired = 0, unfetched = 0,
+           late = 0;
   void Add(const EngineReport& r) {
     slid += r.pages_slid;
     copied += r.pages_copied;
@@ -67,6 +68,13 @@ struct Reached {
     prefix += r.prefix_entries;
     captured += r.graphs_captured;
     replayed += r.graphs_replayed;
+    whole += r.handoffs_whole;
+    partly += r.handoffs_partly;
+    again += r.handoffs_again;
+    cut += r.handoffs_aborted;
+    expired += r.handoffs_expired;
+    unfetched += r.offers_expired;
+    late += r.pages_handed_late;
   }
 };
 
@@ -99,8 +107,15 @@ TEST(Swarm, FeaturesTogetherAreSilentAndRight) {
   EXPECT_GT(reached.preempted, 50u);
   EXPECT_GT(reached.aborted, 10u);
   EXPECT_GT(reached.prefix, 100u);
-  EXPECT_GT(reached.captured, 50u);
+  EXPECT_GT(reached.captured, 30u);
   EXPECT_GT(reached.replayed, 500u);
+  EXPECT_GT(reached.whole, 100u);
+  EXPECT_GT(reached.partly, 5u);
+  EXPECT_GT(reached.again, 5u);
+  EXPECT_GT(reached.cut, 0u);
+  EXPECT_GT(reached.expired, 5u);
+  EXPECT_GT(reached.unfetched, 5u);
+  EXPECT_GT(reached.late, 20u);
 }
 
 // Each feature alone, and each switched off in the company of all others.

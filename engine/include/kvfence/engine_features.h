@@ -34,6 +34,7 @@ struct EngineFeatures {
   bool tensor_parallel = false;
   bool cascade = false;
   bool replayed_graphs = false;
+  bool disaggregated = false;
 
   friend bool operator==(const EngineFeatures&, const EngineFeatures&) = default;
 };
@@ -80,6 +81,8 @@ inline constexpr std::array kEngineFeatures = {
                   "what all rows of a step have in common is read through one prefix table"},
     EngineFeature{"replayed_graphs", &EngineFeatures::replayed_graphs,
                   "decode batches of a bucket are replayed from its captured graph's buffers"},
+    EngineFeature{"disaggregated", &EngineFeatures::disaggregated,
+                  "one engine prefills and another decodes; pages are handed over and quantised"},
 };
 
 // Each feature on with the chance of `on` in `of`.

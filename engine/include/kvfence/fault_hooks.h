@@ -52,8 +52,10 @@ struct LateWrite {
   bool announced = true;
 };
 
-// What hooks may see and do. All pages are physical indices; `k` is a table entry (logical page).
-// Calls are made on the engine's thread from within a hook or an asynchronous operation.
+// What hooks may see and do. With `disaggregated` that's the engine that decodes, and hooks are
+// called for its steps alone: a request is there from the moment its hand-off has begun (OnAlloc,
+// OnMove). All pages are physical indices; `k` is a table entry (logical page). Calls are made on
+// the engine's thread from within a hook or an asynchronous operation.
 class FaultSurface {
  public:
   virtual ~FaultSurface() = default;
