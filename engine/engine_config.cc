@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kv_groups.h"
+#include "engine_impl.h"
 #include "kvfence/engine.h"
 
 namespace kvfence {
@@ -20,6 +20,10 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("page_size must be 1 to " + std::to_string(kMostPageSize) + ", not " +
                            std::to_string(c.page_size));
   }
+  if (c.prefill_pages == 1) {
+    return Status::Invalid("prefill_pages must be at least 2 (one of them is the null page)");
+  }
+  if (c.handoff_lease < 3) return Status::Invalid("handoff_lease must be at least 3 steps");
   if (c.pages < 2) {
     return Status::Invalid("pages must be at least 2 (one of them is the null page), not " +
                            std::to_string(c.pages));
@@ -67,12 +71,15 @@ void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->window_pages = need + rng.Below(2 * need);
   const uint64_t drafts = PagesFor(most, c->draft_page_size) + 2;
   c->draft_pages = drafts + rng.Below(2 * drafts);
+  c->graph_rows = rng.Between(1, c->rows);
+  c->graph_steps = rng.Chance(1, 2) ? 0 : rng.Between(20, 200);
   const uint64_t full = PagesFor(most, c->page_size) + 2;
   const EngineFeatures& f = c->features;
-  if (f.one_space) {
-    c->pages =
-        std::max(c->pages, full + (f.sliding_window ? need : 0) + (f.speculative ? full : 0));
-  }
+  const uint64_t others = (f.sliding_window ? need : 0) + (f.speculative ? full : 0);
+  if (f.one_space) c->pages = std::max(c->pages, full + others);
+  c->prefill_pages = full + (f.one_space ? others : 0) + rng.Below(2 * full);
+  c->handoff_lease = rng.Chance(1, 2) ? rng.Between(6, 30) : rng.Between(60, 400);
+  c->handoff_late_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(5, 150);
 }
 
 std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity) {
@@ -88,17 +95,20 @@ std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identit
 
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   FenceConfig fence;
-  for (const KvGroup& group : GroupsOf(config, trace)) {
-    PoolConfig& pool = fence.pools.emplace_back();
-    pool.name = group.name;
-    pool.pages = group.pages;
-    pool.page_size = group.page_size;
-    pool.width = group.width;
-    pool.window = group.window;
-    pool.space = group.space;
+  for (const EngineSeat& seat : SeatsOf(config, trace, false)) {
+    const std::string before = seat.role == EngineRole::kPrefill ? "prefill_" : "";
+    for (const KvGroup& group : GroupsOf(ConfigOf(config, seat.role), trace)) {
+      PoolConfig& pool = fence.pools.emplace_back();
+      pool.name = before + group.name;
+      pool.pages = group.pages;
+      pool.page_size = group.page_size;
+      pool.width = group.width;
+      pool.window = group.window;
+      if (!group.space.empty()) pool.space = before + group.space;
+    }
+    fence.rows = seat.first_row + config.rows;
   }
   fence.ranks = RanksOf(config);
-  fence.rows = config.rows;
   fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
   fence.same_step_reads = config.features.early_publish;

@@ -49,11 +49,13 @@ class Settler {
     if (settlement.storm) ++s_.report.storms;
     s_.report.stopped |= settlement.stop;
     for (const KeyId key : settlement.unpublish) {
-      for (const auto& books : s_.books) books->Unpublish(key);
+      Unpublish(s_, key);
+      if (s_.peer != nullptr) Unpublish(*s_.peer, key);
       scheduler_.Distrust(key);
     }
     for (const auto& [pool, page] : settlement.quarantine) {
-      s_.books[pool.value()]->SetApart(page, s_.passes + s_.config.quarantine_steps);
+      PageBooks<TrackerT>& books = s_.Has(pool) ? s_.BooksOf(pool) : s_.peer->BooksOf(pool);
+      books.SetApart(page, s_.passes + s_.config.quarantine_steps);
     }
     for (size_t row = 0; row < f.rows.size(); ++row) Finish(f, row);
     scheduler_.Rebeam();
@@ -61,6 +63,9 @@ class Settler {
   }
 
  private:
+  static void Unpublish(EngineState<TrackerT>& engine, KeyId key) {
+    for (const auto& books : engine.books) books->Unpublish(key);
+  }
   void Judge(const StepInFlight& f, const Settlement& settlement) {
     outcomes_.clear();
     for (size_t row = 0; row < f.rows.size(); ++row) {
@@ -74,8 +79,9 @@ class Settler {
                            .withdrawn = live.request->gone || live.request->epoch != live.epoch});
     }
     for (const RowResult& result : settlement.rows) {
-      if (result.row.value() >= outcomes_.size()) continue;  // padding
-      RowOutcome& outcome = outcomes_[result.row.value()];
+      const uint64_t row = result.row.value() - s_.seat.first_row;
+      if (row >= outcomes_.size()) continue;  // padding
+      RowOutcome& outcome = outcomes_[row];
       outcome.reasons = result.reasons;
       outcome.good_prefix = result.good_prefix;
       outcome.published = result.published && result.req == outcome.id;
@@ -92,7 +98,9 @@ class Settler {
     if (!outcome->sampled && !s_.config.judge_raw) return;
     RequestState* r = f.rows[row].request;
     if (!r->golden) {
-      r->golden.emplace(&s_.model, r->salt, s_.config.judge_raw);
+      // One model for both engines of a run: that of the one that all requests end in.
+      const bool first = s_.seat.role != EngineRole::kPrefill;
+      r->golden.emplace(first ? &s_.model : &s_.peer->model, r->salt, s_.config.judge_raw);
       r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
     }
     const std::span<const uint64_t> results = f.pass.Of(row);

@@ -39,10 +39,10 @@ std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups) {
 }
 
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
-                                   uint64_t ranks) {
+                                   uint64_t ranks, uint64_t first_row) {
   std::vector<StepBuffers> buffers;
   for (uint64_t rank = 0; rank < ranks; ++rank) {
-    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width);
+    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width, first_row);
   }
   return buffers;
 }

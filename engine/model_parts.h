@@ -21,6 +21,6 @@ Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeig
 std::vector<uint64_t> WindowsOf(const Model& model);
 std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups);
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
-                                   uint64_t ranks);
+                                   uint64_t ranks, uint64_t first_row);
 
 }  // namespace kvfence

@@ -58,8 +58,10 @@ struct SharedPage {
   PageId page;
 };
 
-// What hooks may see and do. All pages are physical indices; `k` is a table entry (logical page).
-// Calls are made on the engine's thread from within a hook or an asynchronous operation.
+// What hooks may see and do. With `disaggregated` that's the engine that decodes, and hooks are
+// called for its steps alone: a request is there from the moment its hand-off has begun (OnAlloc,
+// OnMove). All pages are physical indices; `k` is a table entry (logical page). Calls are made on
+// the engine's thread from within a hook or an asynchronous operation.
 class FaultSurface {
  public:
   virtual ~FaultSurface() = default;
@@ -116,6 +118,21 @@ class FaultSurface {
   virtual void SetDeviceEntryOf(RankId rank, Row row, uint64_t k, int64_t page) = 0;
   // Until validate: whose the fence is told that the row is.
   virtual void SetRowRequest(Row row, RequestId request) = 0;
+
+  // --- captured graphs (the first group's part of them) ------------------------------------------
+  // The bucket of the graph that the step in hand replays or captures; 0: it runs eagerly.
+  virtual uint64_t Replayed() const { return 0; }
+  // Buckets for which a graph is captured.
+  virtual std::vector<uint64_t> Graphs() const { return {}; }
+  // Of a replay: pages that the attention plan gives to the row, and that the plan before it (of
+  // the same graph) gave to it. A plan for too few pages leaves the rest unread.
+  virtual uint64_t PlannedPages(Row) const { return 0; }
+  virtual uint64_t LastPlannedPages(Row) const { return 0; }
+  // BeforeValidate, in a replay: the plan isn't made anew, it's the one before; with its step.
+  virtual void KeepLastPlan() {}
+  // ... the replay reads table, lengths, slots and plan where another graph has them, as they were
+  // when that one was last replayed.
+  virtual void ReadGraph(uint64_t /*bucket*/) {}
 
   // --- the allocator ----------------------------------------------------------------------------
   // A held page goes back to the free list while its holders go on: the fence is told `free`, and
