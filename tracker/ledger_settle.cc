@@ -112,7 +112,8 @@ void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
   const bool failed_before = !launched.reasons.empty();
   launched.reasons = launched.reasons + reasons;
   BoundRow& bound = rows_[launched.row.value()];
-  if (bound.req == launched.req) bound.failed = bound.failed + reasons;
+  // A row that was bound anew since isn't blamed for what it was.
+  if (bound.req == launched.req && bound.Sees(record.step)) bound.failed = bound.failed + reasons;
   if (failed_before || reasons.empty()) return;
   if (launching_ == &record) {
     for (int r = kReasonCount; r-- > 0;) {
@@ -260,6 +261,7 @@ void Ledger::Impl::FailLater(const StepRecord& record, uint32_t row) {
     if (later->step <= record.step) continue;
     for (uint32_t i = 0; i < later->launched.size(); ++i) {
       const LaunchedRow& launched = later->launched[i];
+      if (bound.Sees(later->step) != bound.Sees(record.step)) continue;  // bound anew in between
       if (launched.row == failed.row && launched.req == failed.req && later->clean(i)) {
         FailRow(*later, i, failed.reasons);
       }
