@@ -82,7 +82,7 @@ struct RequestState {
 
   uint64_t arrival_step = 0;
   std::optional<uint64_t> first_token_step{};
-  uint64_t recomputes = 0;
+  uint64_t recomputes = 0;  // since it last published
   bool gone = false;        // ended while a step of it was in flight
   bool ends_early = false;  // by a stop token: the scheduler can't know which token is the last
 
