@@ -28,7 +28,7 @@ ABSL_FLAG(
     std::vector<std::string>, features, {},
     "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
     "isn't named is drawn from the seed");
-ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
+ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort, recompute or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");
@@ -123,8 +123,10 @@ Status ReadPolicy(CampaignConfig* config) {
     config->policy = Policy::kStop;
   } else if (policy == "abort") {
     config->policy = Policy::kAbort;
+  } else if (policy == "recompute") {
+    config->policy = Policy::kRecompute;
   } else {
-    return Status::Invalid("--policy must be log, abort or stop, got '" + policy + "'");
+    return Status::Invalid("--policy must be log, abort, recompute or stop, got '" + policy + "'");
   }
   return Status();
 }
@@ -240,6 +242,7 @@ std::string CommandOf(const CampaignConfig& config) {
   if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
   if (config.policy == Policy::kLog) text += " --policy=log";
   if (config.policy == Policy::kStop) text += " --policy=stop";
+  if (config.policy == Policy::kRecompute) text += " --policy=recompute";
   if (config.until_complete) text += " --until=complete";
   if (config.shard.of > 1) {
     text += " --shard=" + std::to_string(config.shard.part) + "/" + std::to_string(config.shard.of);

@@ -124,7 +124,7 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--seed"}, "--seed needs a value"},
       {{"--level=off"}, "--level must be map, full or audit"},
       {{"--level=all"}, "--level must be"},
-      {{"--policy=shrug"}, "--policy must be log, abort or stop, got 'shrug'"},
+      {{"--policy=shrug"}, "--policy must be log, abort, recompute or stop, got 'shrug'"},
       {{"--until=midnight"}, "--until must be complete"},
       {{"--faults="}, "--faults must be"},
       {{"--faults=row_tial"}, "unknown kind 'row_tial', did you mean 'row_tail'?"},

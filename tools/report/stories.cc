@@ -26,7 +26,7 @@ std::string_view ToneOfEntry(std::string_view what) {
   if (what == "violation") return "report";
   if (what == "wrong token") return "wrong";
   if (what == "wrong read") return "risk";
-  if (what == "abort") return "stop";
+  if (what == "abort" || what == "sent back") return "stop";
   if (what == "published" || what == "finished") return "right";
   return "book";
 }
