@@ -108,7 +108,8 @@ void CampaignPlan::CountRuns() {
   // A trace is served as one stream, and so is what ends after so many steps.
   const bool whole = !generated || config_.steps != 0;
   clean_requests_ = generated ? given : std::min(given, source_.size());
-  piece_ = whole ? clean_requests_ : kCleanPiece;
+  const uint64_t piece = config_.requests_per_run != 0 ? config_.requests_per_run : kCleanPiece;
+  piece_ = whole ? clean_requests_ : piece;
   clean_runs_ = Ceil(clean_requests_, piece_);
   if (kinds_.empty()) return;
   const bool counted = !(config_.until_complete && config_.requests == 0);

@@ -155,6 +155,11 @@ TEST(CampaignPlan, NumbersSayAllAboutARun) {  // I-120
     (run.faulty() ? requests : clean) += run.requests;
   }
   EXPECT_EQ(clean, 2500u);
+  CampaignConfig small = plan.config();
+  small.requests_per_run = 100;
+  EXPECT_EQ(CampaignPlan::Make(small)->At(25)->requests, 100u);
+  EXPECT_FALSE(CampaignPlan::Make(small)->At(25)->faulty());
+  EXPECT_TRUE(CampaignPlan::Make(small)->At(26)->faulty());
   EXPECT_GE(requests, 2500u);
   EXPECT_LT(requests, 2600u);
   EXPECT_FALSE(plan.At(0));

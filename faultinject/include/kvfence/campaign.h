@@ -56,6 +56,8 @@ struct CampaignConfig {
   std::string trace;      // Mooncake JSONL; empty: the built-in generator
   uint64_t requests = 0;  // 0: the trace's all, or the generator's default
   uint64_t steps = 0;     // 0: until the requests are served
+  // Of one run of the no-fault arm, which has settings of its own; 0: the default.
+  uint64_t requests_per_run = 0;
   // 0: no limit. Without `requests` the runs go on until the time is over.
   uint64_t duration_seconds = 0;
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
