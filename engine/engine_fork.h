@@ -119,7 +119,7 @@ class Forker {
     for (uint64_t at = (r.computed + r.sure) / size; at < pages.size() && at * size <= r.base();
          ++at) {
       // What is being copied out must stand as it is till then.
-      if (s_.books[g]->References(pages[at]) > 1 || s_.books[g]->Pinned(pages[at])) f(at);
+      if (s_.books[g]->Shared(pages[at]) || s_.books[g]->Pinned(pages[at])) f(at);
     }
   }
 

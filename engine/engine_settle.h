@@ -137,22 +137,25 @@ class Settler {
       r->sure -= live.plan.known();
       r->pending -= live.samples ? 1 : 0;
     }
+    const std::span<const uint64_t> results = f.pass.Of(row);
     if (!outcome.published) {
       if (outcome.sampled) ++s_.report.tokens_withheld;
-      if (here) Fail(r, outcome);
+      if (here) Fail(f, row, results.size(), outcome);
       return;
     }
-    const std::span<const uint64_t> results = f.pass.Of(row);
     if (here) Grow(f, row, results.size());
     if (outcome.sampled) Publish(r, results, outcome.token_wrong);
     if (here) scheduler_.Advance(r);
     if (r->done()) scheduler_.End(r, EndKind::kFinished);
   }
 
-  void Fail(RequestState* r, const RowOutcome& outcome) {
-    if (s_.config.policy == Policy::kRecompute && r->recomputes < kMostRecomputes) {
+  void Fail(const StepInFlight& f, size_t row, uint64_t results, const RowOutcome& outcome) {
+    RequestState* r = f.rows[row].request;
+    if (s_.config.policy == Policy::kRecompute && r->recomputes < s_.config.most_recomputes) {
       ++r->recomputes;
       ++s_.report.recomputes;
+      // The step behind it was built on a length that the device alone knew: that's said first.
+      if (r->launched > 0) Grow(f, row, results);
       scheduler_.Rewind(r, outcome.good_prefix);
     } else {
       scheduler_.End(r, EndKind::kFenced);
@@ -183,11 +186,10 @@ class Settler {
       if (r->golden) r->golden->Advance(r->sample);
     }
     s_.report.tokens_published += tokens;
+    r->recomputes = 0;
     if (wrong) s_.report.wrong_tokens += tokens;
     if (!r->first_token_step) r->first_token_step = s_.passes;
   }
-
-  static constexpr uint64_t kMostRecomputes = 3;
 
   EngineState<TrackerT>& s_;
   Scheduler<TrackerT>& scheduler_;

@@ -361,6 +361,7 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      if (s_.hooks != nullptr && !s_.hooks->OnConfirm(*s_.surface, RankId(rank))) continue;
       if constexpr (TrackerT::kTracks)
         s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }

@@ -185,6 +185,7 @@ class Surface final : public FaultSurface {
     s_.books[0]->ListAgain(page, false);
     if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
+  void CountAlone(PageId page) override { s_.books[0]->CountAlone(page); }
   bool EvictLeavingEntry(PageId page) override {
     const bool left = s_.books[0]->EvictLeavingEntry(page);
     if (left)

@@ -82,7 +82,7 @@ struct RequestState {
 
   uint64_t arrival_step = 0;
   std::optional<uint64_t> first_token_step{};
-  uint64_t recomputes = 0;
+  uint64_t recomputes = 0;   // since it last published
   bool load_failed = false;  // all of it: from now on it's computed, not loaded
   bool at_prefill = false;   // disaggregated: it's with the engine that prefills
   uint32_t lost = 0;         // ... hand-offs of which nothing of use arrived

@@ -58,6 +58,7 @@ struct EngineConfig {
   uint64_t quarantine_steps = 64;   // a suspect page without holders rests this long
   uint64_t max_steps = 0;           // 0: until all requests have ended
   Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
+  uint64_t most_recomputes = 3;     // ... so often without a token in between; then it ends
   bool ground_truth = true;         // compare each token with the request's golden run
   bool judge_raw = false;           // RowOutcome::raw_wrong before sanitising (campaigns; doubles
                                     // the simulated kernel's work)

@@ -141,6 +141,9 @@ class FaultSurface {
   // A page that is free is returned once more: the fence is told `free`, and the free list names
   // the page twice, so that two requests will get it.
   virtual void FreeAgain(PageId page) = 0;
+  // The books count the page as one request's, though several hold it, until it's free: who writes
+  // into it does so in place, without a copy of its own.
+  virtual void CountAlone(PageId page) = 0;
   // An index entry's page is freed and the entry stays: the fence is told `free` but not
   // `unpublish`, and the next request with that prefix hits the entry. Only for cached pages that
   // no request holds; false: there was no such entry.
@@ -190,6 +193,8 @@ class FaultHooks {
   virtual void BetweenValidateAndAttention(FaultSurface&) {}
   // Attention has read and written; confirm is next.
   virtual void AfterAttention(FaultSurface&) {}
+  // Confirm is about to be launched on that rank. False: it isn't, and nobody notices.
+  virtual bool OnConfirm(FaultSurface&, RankId) { return true; }
   // The step is settled, its tokens are published, its pages are in the index.
   virtual void AfterRetire(FaultSurface&) {}
 
