@@ -17,6 +17,11 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
   const auto entry = [&](uint64_t k) -> int64_t {
     return k < shared ? buffers.prefix[k] : table[k];
   };
+  // The rest of a plan that is too short for the length is nobody's work.
+  if (const uint64_t planned = buffers.PlannedPages(row); full >= planned) {
+    full = planned;
+    rest = 0;
+  }
   if (full >= table.size()) {
     // A kernel would run into the next row's entries or past the table.
     if (full > table.size() || rest > 0) {
@@ -56,6 +61,7 @@ uint64_t AttentionPass::Between(const KvMemory& kv, const StepBuffers& buffers, 
   for (int64_t p = std::max<int64_t>(begin, 0); p < end;) {
     const int64_t k = p / size;
     const int64_t stop = std::min(end, (k + 1) * size);
+    if (static_cast<uint64_t>(k) >= buffers.PlannedPages(row)) return sum;
     if (k >= static_cast<int64_t>(table.size())) {
       ++*wild;
       return sum + KvMemory::WildContent(end);
@@ -86,7 +92,7 @@ uint64_t AttentionPass::Before(std::span<const StepBuffers> parts, uint64_t row,
                ? Covered(kv_[part], parts[part], row, position, wild)
                : Between(kv_[part], parts[part], row, position + 1 - window, position, wild);
   }
-  return sum;
+  return sum * dequantise_;
 }
 
 uint64_t AttentionPass::Result(std::span<const StepBuffers> parts, uint64_t row, int64_t length,
@@ -99,7 +105,7 @@ uint64_t AttentionPass::Result(std::span<const StepBuffers> parts, uint64_t row,
                        : Between(kv_[part], b, row, length - window, length, wild);
     sum += Tail(kv_[part], b, row);
   }
-  return ResultOf(sum, static_cast<uint64_t>(length), parts[0].inputs[row].salt);
+  return ResultOf(sum * dequantise_, static_cast<uint64_t>(length), parts[0].inputs[row].salt);
 }
 
 // What lies under entries that the kernel's tile touches beyond the covered ones.
@@ -154,7 +160,7 @@ void AttentionPass::Append(const StepBuffers& buffers, uint64_t row, uint64_t su
     }
     last_slot = slot;
     if (undo != nullptr) undo->push_back({0, slot, kv.At(page, offset)});
-    kv.WriteAt(page, offset, content);
+    kv.WriteAt(page, offset, content * quantise_);
   }
 }
 
@@ -171,7 +177,7 @@ void AttentionPass::Store(size_t part, int64_t slot, uint64_t content, PassResul
   if (undo != nullptr) {
     undo->push_back({static_cast<uint32_t>(part), slot, kv.At(page, offset)});
   }
-  kv.WriteAt(page, offset, content);
+  kv.WriteAt(page, offset, content * quantise_);
 }
 
 // A draft model that is right now and then, as the seed has it.
@@ -211,7 +217,8 @@ void AttentionPass::AppendToAll(std::span<const StepBuffers> parts, uint64_t row
       Store(part, b.slots[static_cast<uint64_t>(b.starts[row]) + i], content, out, undo);
       const auto window = static_cast<int64_t>(windows_[part]);
       if (window == 0 || p + 1 < window) continue;
-      left += Between(kv_[part], b, row, p + 1 - window, p + 2 - window, &out->wild_accesses);
+      left += dequantise_ *
+              Between(kv_[part], b, row, p + 1 - window, p + 2 - window, &out->wild_accesses);
     }
     read = sum;
     sum -= left;

@@ -21,8 +21,14 @@ namespace kvfence {
 class AttentionPass {
  public:
   // Both by part of the model; `kv` must outlive the pass.
-  AttentionPass(std::vector<KvMemory>* kv, std::vector<uint64_t> windows, int64_t null_page)
-      : kv_(*kv), windows_(std::move(windows)), null_page_(null_page) {}
+  // What the pass writes it multiplies by `quantiser` (odd), and what it reads by its inverse.
+  AttentionPass(std::vector<KvMemory>* kv, std::vector<uint64_t> windows, int64_t null_page,
+                uint64_t quantiser = 1)
+      : kv_(*kv),
+        windows_(std::move(windows)),
+        null_page_(null_page),
+        quantise_(quantiser),
+        dequantise_(InverseOf(quantiser)) {}
 
   // `parts`: the buffers of each part; rows and new tokens agree over all. With `undo`, what the
   // pass overwrites is noted there.
@@ -53,6 +59,8 @@ class AttentionPass {
   std::vector<KvMemory>& kv_;
   std::vector<uint64_t> windows_;
   int64_t null_page_;
+  uint64_t quantise_;
+  uint64_t dequantise_;
   std::vector<uint64_t> sums_;
   std::vector<uint32_t> right_;  // by row: guesses that are right, up to the first wrong one
 };

@@ -16,11 +16,29 @@ EngineConfig Completed(EngineConfig config) {
   return config;
 }
 
+EngineConfig ConfigOf(const EngineConfig& config, EngineRole role) {
+  return role == EngineRole::kPrefill  ? PrefillSide(config)
+         : role == EngineRole::kDecode ? DecodeSide(config)
+                                       : config;
+}
+
+std::vector<EngineSeat> SeatsOf(const EngineConfig& config, const std::vector<TraceRequest>& trace,
+                                bool faults) {
+  if (!config.features.disaggregated) return {{.faults = faults}};
+  const EngineSeat decode{.role = EngineRole::kDecode, .faults = faults};
+  return {decode,
+          {.role = EngineRole::kPrefill,
+           .first_pool = GroupsOf(ConfigOf(config, decode.role), trace).size(),
+           .first_row = config.rows,
+           .faults = faults}};
+}
+
 Result<std::vector<std::unique_ptr<PagePool>>> MakePools(const EngineConfig& config,
+                                                         const EngineSeat& seat,
                                                          const std::vector<TraceRequest>& trace) {
   std::vector<std::unique_ptr<PagePool>> pools;
-  for (const KvGroup& group : GroupsOf(config, trace)) {
-    const PoolId id(static_cast<uint32_t>(pools.size()));
+  for (const KvGroup& group : GroupsOf(ConfigOf(config, seat.role), trace)) {
+    const PoolId id(static_cast<uint32_t>(seat.first_pool + pools.size()));
     Result<std::unique_ptr<PagePool>> pool =
         pools.empty() || group.space.empty()
             ? PagePool::Create(

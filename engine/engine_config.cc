@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "kv_groups.h"
+#include "engine_impl.h"
 #include "kvfence/engine.h"
 
 namespace kvfence {
@@ -23,11 +23,16 @@ Status CheckNumeric(const EngineConfig& c) {
   const bool mla = shape.attention == AttentionForm::kMla;
   const uint64_t numbers =
       mla ? kMlaCkvDim + kMlaKpeDim : 2 * uint64_t{shape.kv_heads} * shape.head_dim;
-  const uint64_t slot = shape.layers * numbers * (shape.kv == KvType::kE4m3 ? 1 : 2);
-  if (c.pages * c.page_size > kMostNumericBytes / slot) {
-    return Status(StatusCode::kResourceExhausted,
-                  "numeric: pages * page_size slots of " + std::to_string(slot) +
-                      " bytes are more than " + std::to_string(kMostNumericBytes));
+  const auto too_large = [&](uint64_t pages, KvType kv) {
+    const uint64_t slot = shape.layers * numbers * (kv == KvType::kE4m3 ? 1 : 2);
+    return pages * c.page_size > kMostNumericBytes / slot;
+  };
+  // What is prefilled apart isn't quantised yet.
+  const uint64_t prefill_pages = c.prefill_pages > 0 ? c.prefill_pages : c.pages;
+  if (too_large(c.pages, shape.kv) ||
+      (c.features.disaggregated && too_large(prefill_pages, KvType::kBf16))) {
+    return Status(StatusCode::kResourceExhausted, "numeric: an engine's pages take more than " +
+                                                      std::to_string(kMostNumericBytes) + " bytes");
   }
   if (c.token_budget > kMostLines / shape.heads) {
     return Status::Invalid("numeric: token_budget must be at most " +
@@ -44,6 +49,10 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("page_size must be 1 to " + std::to_string(kMostPageSize) + ", not " +
                            std::to_string(c.page_size));
   }
+  if (c.prefill_pages == 1) {
+    return Status::Invalid("prefill_pages must be at least 2 (one of them is the null page)");
+  }
+  if (c.handoff_lease < 3) return Status::Invalid("handoff_lease must be at least 3 steps");
   if (c.pages < 2) {
     return Status::Invalid("pages must be at least 2 (one of them is the null page), not " +
                            std::to_string(c.pages));
@@ -91,12 +100,15 @@ void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->window_pages = need + rng.Below(2 * need);
   const uint64_t drafts = PagesFor(most, c->draft_page_size) + 2;
   c->draft_pages = drafts + rng.Below(2 * drafts);
+  c->graph_rows = rng.Between(1, c->rows);
+  c->graph_steps = rng.Chance(1, 2) ? 0 : rng.Between(20, 200);
   const uint64_t full = PagesFor(most, c->page_size) + 2;
   const EngineFeatures& f = c->features;
-  if (f.one_space) {
-    c->pages =
-        std::max(c->pages, full + (f.sliding_window ? need : 0) + (f.speculative ? full : 0));
-  }
+  const uint64_t others = (f.sliding_window ? need : 0) + (f.speculative ? full : 0);
+  if (f.one_space) c->pages = std::max(c->pages, full + others);
+  c->prefill_pages = full + (f.one_space ? others : 0) + rng.Below(2 * full);
+  c->handoff_lease = rng.Chance(1, 2) ? rng.Between(6, 30) : rng.Between(60, 400);
+  c->handoff_late_per_mille = rng.Chance(1, 2) ? 0 : rng.Between(5, 150);
 }
 
 std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identity) {
@@ -112,17 +124,20 @@ std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identit
 
 FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   FenceConfig fence;
-  for (const KvGroup& group : GroupsOf(config, trace)) {
-    PoolConfig& pool = fence.pools.emplace_back();
-    pool.name = group.name;
-    pool.pages = group.pages;
-    pool.page_size = group.page_size;
-    pool.width = group.width;
-    pool.window = group.window;
-    pool.space = group.space;
+  for (const EngineSeat& seat : SeatsOf(config, trace, false)) {
+    const std::string before = seat.role == EngineRole::kPrefill ? "prefill_" : "";
+    for (const KvGroup& group : GroupsOf(ConfigOf(config, seat.role), trace)) {
+      PoolConfig& pool = fence.pools.emplace_back();
+      pool.name = before + group.name;
+      pool.pages = group.pages;
+      pool.page_size = group.page_size;
+      pool.width = group.width;
+      pool.window = group.window;
+      if (!group.space.empty()) pool.space = before + group.space;
+    }
+    fence.rows = seat.first_row + config.rows;
   }
   fence.ranks = RanksOf(config);
-  fence.rows = config.rows;
   fence.width = fence.pools.front().width;
   fence.frees = Frees::kExplicit;
   fence.same_step_reads = config.features.early_publish;

@@ -75,9 +75,6 @@ class Forker {
     Replace(dies, *candidates_[s_.beam_rng.Below(candidates_.size())]);
   }
 
-  // May a request have to copy a page before it writes? Then what is launched must have been run,
-  // so that nobody writes the page between the fence's hearing of the copy and the copy.
-  bool MayCopy() const { return s_.config.features.parallel_sampling; }
   // Pages that must be copied before the request writes at its position `computed`.
   Demand Copies(const RequestState& r) const {
     Demand demand{};
@@ -122,7 +119,7 @@ class Forker {
     for (uint64_t at = (r.computed + r.sure) / size; at < pages.size() && at * size <= r.base();
          ++at) {
       // What is being copied out must stand as it is till then.
-      if (s_.books[g]->References(pages[at]) > 1 || s_.books[g]->Pinned(pages[at])) f(at);
+      if (s_.books[g]->Shared(pages[at]) || s_.books[g]->Pinned(pages[at])) f(at);
     }
   }
 
@@ -149,6 +146,7 @@ class Forker {
     r->index = index;
     r->root = of.index;
     r->sample = sample;
+    r->at_prefill = of.at_prefill;
     r->trace = of.trace;
     const std::string name = "r" + std::to_string(index);
     r->name = s_.names.name ? s_.names.name(name) : NameId(index + 1);

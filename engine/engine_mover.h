@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,7 +42,7 @@ class Mover {
     t.tokens = r->computed;
     r->swap = std::make_unique<SwappedOut>();
     r->swap->tokens = r->computed;
-    r->swap->number = ++swaps_;
+    r->swap->number = ++s_.swaps;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const PageList& list = r->lists[g];
       r->swap->first[g] = list.first;
@@ -191,10 +190,14 @@ class Mover {
     for (Transfer& t : landed) Land(&t, done);
   }
   // Nothing else can go on before some copy has ended.
-  void WaitForOne() {
+  // False: none is under way.
+  bool WaitForOne() {
     for (size_t i = 0; i < transfers_.size(); ++i) {
-      if (transfers_[i].begun_at) return WaitFor(i);
+      if (!transfers_[i].begun_at) continue;
+      WaitFor(i);
+      return true;
     }
+    return false;
   }
   // The request's end: what of its copies hasn't begun doesn't begin.
   void Forget(const RequestState& r) {
@@ -254,8 +257,7 @@ class Mover {
 
   // [pin], and the copy is queued, behind what the compute stream has still to do.
   void PinRun(Transfer* t, Run* run) {
-    const std::string name = "x" + std::to_string(++copies_);
-    run->id = s_.names.copy ? s_.names.copy(name) : NameId(kFirstCopyName + copies_);
+    run->id = s_.NameOfCopy();
     run->fails = s_.copy_rng.Chance(s_.config.copy_fail_per_mille, 1000);
     PinEvent pin{.id = run->id,
                  .dir = run->dir == PinDir::kIn ? CopyDir::kIn : CopyDir::kOut,
@@ -274,7 +276,6 @@ class Mover {
     run->ticket = s_.device.Enqueue(
         stream, [this, copy = *run] { Execute(copy); }, s_.report.steps, s_.device.LastCompute());
   }
-  static constexpr uint32_t kFirstCopyName = 0x40000000;
   static constexpr uint64_t kLease = 12;  // steps
 
   // On the device: the bytes move.
@@ -357,8 +358,6 @@ class Mover {
   PageKeeper<TrackerT>& pages_;
   std::vector<Transfer> transfers_;  // oldest first
   uint64_t swapped_pages_ = 0;
-  uint32_t copies_ = 0;
-  uint64_t swaps_ = 0;
 };
 
 }  // namespace kvfence

@@ -42,6 +42,27 @@ class PrefixCache {
     Cut(most);
     return most;
   }
+  // As Find, for what is in the cache of another engine, where windows have left the pages before
+  // `begin` behind: a prefix that ends before one of these is of no use.
+  uint64_t FindBehind(RequestState* r, const Demand& begin) {
+    const uint64_t found = Find(r);
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      if (found / s_.groups[g].page_size >= begin[g]) continue;
+      Cut(0);
+      return 0;
+    }
+    return found;
+  }
+  // Pages found that come out of eviction's reach when they're shared.
+  Demand Cached() const {
+    Demand cached{};
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      cached[g] = static_cast<uint64_t>(std::ranges::count_if(hits_[g], [&](const SharedPage& hit) {
+        return hit.page != kOnHost && s_.books[g]->StateOf(hit.page) == PageState::kCached;
+      }));
+    }
+    return cached;
+  }
   // Does what was found stand on the host in part?
   bool MustLoad() const {
     return std::ranges::any_of(hits_, [](const std::vector<SharedPage>& hits) {
@@ -51,15 +72,12 @@ class PrefixCache {
   // Pages to be taken for `tokens` tokens beside those found, and those that come out of eviction's
   // reach when they're shared.
   Demand NeedBeside(uint64_t tokens, uint64_t ahead) const {
-    Demand need{};
+    Demand need = Cached();
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const KvGroup& group = s_.groups[g];
-      need[g] = PagesFor(tokens + (group.draft ? ahead : 0), group.page_size) - hits_[g].size();
-      for (const SharedPage& hit : hits_[g]) {
-        const bool cached =
-            hit.page != kOnHost && s_.books[g]->StateOf(hit.page) == PageState::kCached;
-        if (cached || hit.page == kOnHost) ++need[g];
-      }
+      need[g] += PagesFor(tokens + (group.draft ? ahead : 0), group.page_size) - hits_[g].size();
+      need[g] += static_cast<uint64_t>(std::ranges::count_if(
+          hits_[g], [](const SharedPage& hit) { return hit.page == kOnHost; }));
     }
     return need;
   }
@@ -112,15 +130,16 @@ class PrefixCache {
   }
   KeyId KeyAt(RequestState* r, size_t g, uint64_t at) const {
     const uint64_t size = s_.groups[g].page_size;
-    // A key is of one group: what is stored under it must not depend on where it's asked for.
-    // Groups of one page size share the work of hashing.
+    // A key is of one group, and of one engine: what is stored under it must not depend on where
+    // it's asked for. Groups of one page size share the work of hashing.
     std::vector<KeyId>& keys = r->lists[size == s_.groups[0].page_size ? 0 : g].keys;
     while (keys.size() <= at) {
       const uint64_t k = keys.size();
       const KeyId parent = k == 0 ? KeyId() : keys[k - 1];
       keys.push_back(ChainKey(parent, std::span(r->tokens).subspan(k * size, size), r->identity));
     }
-    return g == 0 ? keys[at] : KeyId(Mix64(keys[at].value() + g) | 1);
+    const uint64_t pool = s_.Pool(g).value();
+    return pool == 0 ? keys[at] : KeyId(Mix64(keys[at].value() + pool) | 1);
   }
 
   void PublishUpTo(RequestState* r, uint64_t tokens, bool written) {

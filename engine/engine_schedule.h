@@ -8,11 +8,12 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine_arrivals.h"
 #include "engine_fork.h"
+#include "engine_handover.h"
 #include "engine_mover.h"
 #include "engine_pages.h"
 #include "engine_prefix.h"
@@ -25,26 +26,42 @@ class Scheduler {
  public:
   explicit Scheduler(EngineState<TrackerT>* state)
       : s_(*state),
+        arrivals_(state),
         pages_(state),
         mover_(state, &pages_),
         prefix_(state, &pages_, &mover_),
-        forker_(state, &pages_) {}
+        forker_(state, &pages_),
+        handover_(state, &pages_, &prefix_) {}
+  // The run's other engine.
+  void Join(Scheduler* peer) {
+    peer_ = peer;
+    s_.peer = &peer->s_;
+    if (s_.seat.role == EngineRole::kDecode) handover_.FetchFrom(&peer->s_, &peer->pages_);
+  }
 
-  // Requests whose time has come enter the queue.
   void Arrive() {
-    const std::vector<TraceRequest>& trace = *s_.trace;
-    if (s_.config.ms_per_step > 0 && s_.waiting.empty() && s_.running.empty() &&
-        s_.next_arrival < trace.size()) {
-      s_.clock_ms = std::max(s_.clock_ms, trace[s_.next_arrival].timestamp_ms);
+    arrivals_.Arrive([this](RequestState* r) { End(r, EndKind::kRejected); });
+  }
+  // What has been prefilled is offered to the engine that decodes. What nobody fetched in time is
+  // prefilled again: its pages are needed.
+  void Offer() {
+    if (s_.seat.role != EngineRole::kPrefill) return;
+    while (!s_.offered.empty() &&
+           s_.report.steps >= s_.offered.front()->offered_at + s_.config.handoff_lease) {
+      ++s_.report.offers_expired;
+      Lose(s_.offered.front());
     }
-    while (s_.next_arrival < trace.size()) {
-      const TraceRequest& next = trace[s_.next_arrival];
-      const bool due = s_.config.ms_per_step > 0 ? next.timestamp_ms <= s_.clock_ms
-                                                 : s_.waiting.size() < 2 * s_.config.rows;
-      if (!due) break;
-      Enter(next, static_cast<RequestIndex>(s_.next_arrival++));
+    for (size_t i = 0; i < s_.running.size();) {
+      RequestState* r = s_.running[i];
+      if (r->flights > 0 || r->outputs() == 0 || r->computed + 1 < r->tokens.size()) {
+        ++i;
+        continue;
+      }
+      s_.batch.Clear(r);
+      s_.running.erase(s_.running.begin() + static_cast<std::ptrdiff_t>(i));
+      r->offered_at = s_.report.steps;
+      s_.offered.push_back(r);
     }
-    s_.clock_ms += s_.config.ms_per_step;
   }
 
   // Aborts of this moment. In a step, only its rows are looked at.
@@ -57,6 +74,11 @@ class Scheduler {
       }
     }
     for (RequestState* r : s_.moving) {
+      if (r->will_abort && moment == AbortMoment::kBetweenSteps && s_.copy_rng.Chance(1, 4)) {
+        aborted.push_back(r);
+      }
+    }
+    for (RequestState* r : s_.offered) {
       if (r->will_abort && moment == AbortMoment::kBetweenSteps && s_.copy_rng.Chance(1, 4)) {
         aborted.push_back(r);
       }
@@ -81,6 +103,7 @@ class Scheduler {
       Schedule(r, share, &budget, scheduled);
     }
     if (!pressed) SwapIn();
+    if (!pressed && s_.seat.role == EngineRole::kDecode) TakeOver();
     while (!pressed && budget > 0 && !s_.waiting.empty() && HasSeat()) {
       RequestState* r = s_.waiting.front();
       const StepShare share = TryAdmit(r, budget);
@@ -108,27 +131,36 @@ class Scheduler {
     return forker_.ForkSiblings(r, result);
   }
   void Rebeam() { forker_.Rebeam(); }
-  bool MayCopy() const { return forker_.MayCopy(); }
   // Will settling this row fork its request while a later step of it is launched?
   bool WillFork(const RequestState& r) const { return forker_.WillFork(r); }
 
   // Copies that have ended, at the beginning of a pass.
   void Poll() {
-    mover_.Poll([this](RequestState* r, uint64_t good, uint64_t all) { Arrived(r, good, all); });
+    mover_.Poll(
+        [this](RequestState* r, uint64_t good, uint64_t all) { Arrived(r, good, all, all); });
+    handover_.Poll([this](RequestState* r, uint64_t good, uint64_t all, uint64_t told) {
+      Arrived(r, good, all, told);
+    });
   }
   // The key's content is suspect, on the host too.
-  void Distrust(KeyId key) { mover_.Distrust(key); }
-  bool Moving() const { return mover_.busy(); }
-  void WaitForCopy() { mover_.WaitForOne(); }
+  void Distrust(KeyId key) {
+    mover_.Distrust(key);
+    if (peer_ != nullptr) peer_->mover_.Distrust(key);
+  }
+  bool Moving() const { return mover_.busy() || handover_.busy(); }
+  void WaitForCopy() {
+    if (!handover_.WaitForOne()) mover_.WaitForOne();
+  }
 
   // Back to the head of the queue: all is computed again (preemption by recompute).
   void Preempt(RequestState* r) {
     const RequestId id = r->id;
     GiveUp(r);
     if (s_.outcomes != nullptr) s_.outcomes->OnEnd(r->index, id, EndKind::kPreempted);
-    std::erase(s_.running, r);
-    std::erase(s_.moving, r);
-    s_.waiting.push_front(r);
+    Leave(r);
+    EngineState<TrackerT>& next = peer_ != nullptr ? NextFor(*r) : s_;
+    r->at_prefill = next.seat.role == EngineRole::kPrefill;
+    next.waiting.push_front(r);
   }
 
   // What follows `tokens`, whole pages from the start, is computed again, into fresh pages and from
@@ -145,11 +177,11 @@ class Scheduler {
 
   // The request is over. Its state lives on, `gone`, while a step of it is in flight.
   void End(RequestState* r, EndKind kind) {
+    if (r->at_prefill && s_.seat.role == EngineRole::kDecode) return peer_->End(r, kind);
     const RequestId id = r->id;
     if (id) {
       GiveUp(r);
-      std::erase(s_.running, r);
-      std::erase(s_.moving, r);
+      Leave(r);
     } else {
       s_.waiting.erase(std::find(s_.waiting.begin(), s_.waiting.end(), r));
     }
@@ -163,57 +195,13 @@ class Scheduler {
   }
 
  private:
-  void Enter(const TraceRequest& trace, RequestIndex index) {
-    auto r = std::make_unique<RequestState>();
-    r->index = index;
-    r->trace = &trace;
-    const std::string name = "r" + std::to_string(index);
-    r->name = s_.names.name ? s_.names.name(name) : NameId(index + 1);
-    const uint32_t identity = IdentityOf(trace, index);
-    if (identity > 0) {
-      r->identity = s_.names.identity ? s_.names.identity(identity) : IdentityId(identity);
-    }
-    r->root = index;
-    r->salt = ContentSalt(identity, 0);
-    r->arrival_step = s_.passes;
-    if (s_.config.abort_per_mille > 0 && s_.abort_rng.Chance(s_.config.abort_per_mille, 1000)) {
-      r->will_abort = true;
-      r->abort_at = s_.abort_rng.Below(trace.input_length + trace.output_length);
-      r->abort_moment = static_cast<AbortMoment>(s_.abort_rng.Below(3));
-    }
-    r->ends_early = (Mix64(s_.config.seed ^ (uint64_t{index} << 20)) & 1) != 0;
-    const bool fits = CanFit(MostTokens(s_.config, trace));
-    s_.waiting.push_back(r.get());
-    s_.requests[index] = std::move(r);
-    if (!fits) End(s_.waiting.back(), EndKind::kRejected);
-  }
-
-  // What its content depends on beside the tokens: an adapter of the trace, and what goes with the
-  // single request.
-  uint32_t IdentityOf(const TraceRequest& trace, RequestIndex index) const {
-    if (!s_.config.features.mixed_identity) return trace.identity;
-    const uint64_t drawn = Mix64(Mix64(s_.config.seed) ^ (uint64_t{index} + 71));
-    const uint32_t media = drawn % 4 == 0 ? 1 + drawn / 4 % 2 : 0;
-    const uint32_t salt = drawn / 8 % 4 == 0 ? 1 + drawn / 32 % 2 : 0;
-    return (trace.identity & 0xFFFFu) | media << 16 | salt << 24;
-  }
-  // Alone in the pools, with nothing cached.
-  bool CanFit(uint64_t tokens) const {
-    uint64_t together = 1;
-    for (const KvGroup& group : s_.groups) {
-      const uint64_t most = MostPages(group, tokens, MostGrowth(s_.config));
-      if (most >= group.pages || PagesFor(tokens, group.page_size) > group.width) return false;
-      together += most;
-    }
-    return !s_.one_space() || together <= s_.groups[0].pages;
-  }
-
   StepShare ShareOf(const RequestState& r, uint64_t budget) const {
     const EngineConfig& c = s_.config;
     const uint64_t chunk = c.features.chunked_prefill && c.max_chunk > 0 ? c.max_chunk : budget;
     const uint64_t most = MostTokens(c, *r.trace);
     StepShare share;
     if (r.pending > 0) {
+      if (s_.seat.role == EngineRole::kPrefill) return share;  // it's the other engine's turn
       // Its last token isn't known yet, nor, if a stop token ends it, whether there'll be a next.
       const bool over = !r.ends_early && r.outputs() + r.pending >= r.trace->output_length;
       share.tokens = over || r.base() >= most ? 0 : 1;
@@ -297,7 +285,10 @@ class Scheduler {
   // Rows are kept for those that are on their way back.
   bool HasSeat() const { return s_.running.size() + s_.moving.size() < s_.config.rows; }
   // May pages come back without anybody's giving them up?
-  bool Hoping() const { return s_.Resting() || mover_.busy() || !s_.moving.empty(); }
+  bool Hoping() const {
+    return s_.Resting() || Moving() || !s_.moving.empty() || !s_.offered.empty() ||
+           (peer_ != nullptr && peer_->Moving());
+  }
 
   void SwapOut(RequestState* r) {
     const RequestId id = r->id;
@@ -317,15 +308,42 @@ class Scheduler {
       return;
     }
   }
-  // The copies of a request have ended: of `all` its tokens, the first `good` are in place.
-  void Arrived(RequestState* r, uint64_t good, uint64_t all) {
+  // The engine that computes a request without content: the one that decodes when hand-offs of it
+  // have been lost too often.
+  EngineState<TrackerT>& NextFor(const RequestState& r) {
+    const EngineRole role = r.lost < kMostLost ? EngineRole::kPrefill : EngineRole::kDecode;
+    return s_.seat.role == role ? s_ : *s_.peer;
+  }
+  // Its hand-off came to nothing.
+  void Lose(RequestState* r) {
+    if (++r->lost == kMostLost) ++s_.report.failed_over;
+    Preempt(r);
+  }
+  // Requests that are offered come over, oldest first, while there's room.
+  void TakeOver() {
+    while (HasSeat() && !s_.peer->offered.empty()) {
+      RequestState* r = s_.peer->offered.front();
+      const auto taken = handover_.Take(r);
+      if (taken == HandOver<TrackerT>::Taken::kNoRoom) return;
+      if (taken == HandOver<TrackerT>::Taken::kNothing) {
+        Lose(r);
+      } else {
+        s_.moving.push_back(r);
+      }
+    }
+  }
+  // The copies of a request have ended: of `all` its tokens, the first `good` are in place; the
+  // fence counts `told` of them.
+  void Arrived(RequestState* r, uint64_t good, uint64_t all, uint64_t told) {
     if (good < all) {
       good = pages_.Resumable(*r, good);
       if (good == 0) {
         r->load_failed = true;
-        return Preempt(r);
+        return told < all && peer_ != nullptr ? Lose(r) : Preempt(r);
       }
-      if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = good});
+      if (good < told) {
+        if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = good});
+      }
       pages_.DropBehind(r, good);
     }
     if constexpr (TrackerT::kTracks) s_.tracker.Ready({.req = r->id, .tokens = good});
@@ -334,9 +352,15 @@ class Scheduler {
     s_.running.push_back(r);
   }
 
+  void Leave(RequestState* r) {
+    std::erase(s_.running, r);
+    std::erase(s_.moving, r);
+    std::erase(s_.offered, r);
+  }
   // Row and pages go back.
   void GiveUp(RequestState* r) {
     mover_.Forget(*r);
+    handover_.Forget(*r);
     mover_.ForgetSwap(r);
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
@@ -371,11 +395,16 @@ class Scheduler {
     }
   }
 
+  static constexpr uint32_t kMostLost = 2;
+
   EngineState<TrackerT>& s_;
+  Arrivals<TrackerT> arrivals_;
   PageKeeper<TrackerT> pages_;
   Mover<TrackerT> mover_;
   PrefixCache<TrackerT> prefix_;
   Forker<TrackerT> forker_;
+  HandOver<TrackerT> handover_;
+  Scheduler* peer_ = nullptr;
 };
 
 }  // namespace kvfence

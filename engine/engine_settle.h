@@ -49,11 +49,13 @@ class Settler {
     if (settlement.storm) ++s_.report.storms;
     s_.report.stopped |= settlement.stop;
     for (const KeyId key : settlement.unpublish) {
-      for (const auto& books : s_.books) books->Unpublish(key);
+      Unpublish(s_, key);
+      if (s_.peer != nullptr) Unpublish(*s_.peer, key);
       scheduler_.Distrust(key);
     }
     for (const auto& [pool, page] : settlement.quarantine) {
-      s_.books[pool.value()]->SetApart(page, s_.passes + s_.config.quarantine_steps);
+      PageBooks<TrackerT>& books = s_.Has(pool) ? s_.BooksOf(pool) : s_.peer->BooksOf(pool);
+      books.SetApart(page, s_.passes + s_.config.quarantine_steps);
     }
     for (size_t row = 0; row < f.rows.size(); ++row) Finish(f, row);
     scheduler_.Rebeam();
@@ -61,6 +63,9 @@ class Settler {
   }
 
  private:
+  static void Unpublish(EngineState<TrackerT>& engine, KeyId key) {
+    for (const auto& books : engine.books) books->Unpublish(key);
+  }
   void Judge(const StepInFlight& f, const Settlement& settlement) {
     outcomes_.clear();
     for (size_t row = 0; row < f.rows.size(); ++row) {
@@ -74,8 +79,9 @@ class Settler {
                            .withdrawn = live.request->gone || live.request->epoch != live.epoch});
     }
     for (const RowResult& result : settlement.rows) {
-      if (result.row.value() >= outcomes_.size()) continue;  // padding
-      RowOutcome& outcome = outcomes_[result.row.value()];
+      const uint64_t row = result.row.value() - s_.seat.first_row;
+      if (row >= outcomes_.size()) continue;  // padding
+      RowOutcome& outcome = outcomes_[row];
       outcome.reasons = result.reasons;
       outcome.good_prefix = result.good_prefix;
       outcome.published = result.published && result.req == outcome.id;
@@ -92,7 +98,10 @@ class Settler {
     if (!outcome->sampled && !s_.config.judge_raw) return;
     RequestState* r = f.rows[row].request;
     if (!r->golden) {
-      r->golden = s_.model->Alone(r->salt, s_.config.judge_raw);
+      // One model for both engines of a run: that of the one that all requests end in.
+      const bool first = s_.seat.role != EngineRole::kPrefill;
+      const ServedModel& model = first ? *s_.model : *s_.peer->model;
+      r->golden = model.Alone(r->salt, s_.config.judge_raw);
       r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
     }
     const std::span<const uint64_t> results = f.pass.Of(row);
@@ -125,22 +134,25 @@ class Settler {
       r->sure -= live.plan.known();
       r->pending -= live.samples ? 1 : 0;
     }
+    const std::span<const uint64_t> results = f.pass.Of(row);
     if (!outcome.published) {
       if (outcome.sampled) ++s_.report.tokens_withheld;
-      if (here) Fail(r, outcome);
+      if (here) Fail(f, row, results.size(), outcome);
       return;
     }
-    const std::span<const uint64_t> results = f.pass.Of(row);
     if (here) Grow(f, row, results.size());
     if (outcome.sampled) Publish(r, results, outcome.token_wrong);
     if (here) scheduler_.Advance(r);
     if (r->done()) scheduler_.End(r, EndKind::kFinished);
   }
 
-  void Fail(RequestState* r, const RowOutcome& outcome) {
-    if (s_.config.policy == Policy::kRecompute && r->recomputes < kMostRecomputes) {
+  void Fail(const StepInFlight& f, size_t row, uint64_t results, const RowOutcome& outcome) {
+    RequestState* r = f.rows[row].request;
+    if (s_.config.policy == Policy::kRecompute && r->recomputes < s_.config.most_recomputes) {
       ++r->recomputes;
       ++s_.report.recomputes;
+      // The step behind it was built on a length that the device alone knew: that's said first.
+      if (r->launched > 0) Grow(f, row, results);
       scheduler_.Rewind(r, outcome.good_prefix);
     } else {
       scheduler_.End(r, EndKind::kFenced);
@@ -175,11 +187,10 @@ class Settler {
       if (r->golden) r->golden->Advance(r->sample);
     }
     s_.report.tokens_published += tokens;
+    r->recomputes = 0;
     if (wrong) s_.report.wrong_tokens += tokens;
     if (!r->first_token_step) r->first_token_step = s_.passes;
   }
-
-  static constexpr uint64_t kMostRecomputes = 3;
 
   EngineState<TrackerT>& s_;
   Scheduler<TrackerT>& scheduler_;

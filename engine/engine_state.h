@@ -1,8 +1,10 @@
 // Everything the engine knows, in one place: what Scheduler, StepRunner and Surface work on.
 //
-// Invariant: every live RequestState is in `waiting` (no pages, no row), in `running` (a present
-// incarnation) or in `moving` (one that is swapped out, or has pages that copies are to fill), or
-// `gone` and kept until its steps are settled.
+// With `disaggregated` there are two of these, one that prefills and one that decodes, and what
+// both share is a RunState. Invariant: every live RequestState is in `waiting` (no pages, no row),
+// in `running` (a present incarnation), in `moving` (one that is swapped out, or has pages that
+// copies are to fill) or in `offered` (prefilled, for the other engine to take over), or `gone` and
+// kept until its steps are settled.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +13,11 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "batch_table.h"
+#include "graph_pool.h"
 #include "kvfence/engine.h"
 #include "kvfence/sim_device.h"
 #include "model_parts.h"
@@ -46,6 +50,8 @@ struct StepInFlight {
   std::vector<Row> pads;
   std::vector<Row> live;           // all rows that aren't padding, where they share a prefix table
   std::vector<PoolBuffers> pools;  // by part of the model
+  CapturedGraph* graph = nullptr;  // that it replays or captures; null: it runs eagerly
+  std::vector<int32_t> before;     // the graph's table before the upload (with hooks)
   std::span<StepBuffers> buffers{};  // by part of the model
   std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
@@ -55,31 +61,61 @@ struct StepInFlight {
 
 inline constexpr PageId kNullPage{0};
 
+// What the engines of one run have in common.
+struct RunState {
+  explicit RunState(uint64_t seed) : device(Mix64(seed) ^ 1) {}
+
+  EngineReport report;
+  SimDevice device;
+  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace, then siblings
+  uint64_t passes = 0;                                  // of the loop, idle ones included
+  uint64_t ended = 0;
+  uint64_t settled = 0;    // the newest settled step
+  uint64_t unsettled = 0;  // launched steps that aren't
+  uint64_t copies = 0;     // that were ever begun
+  uint64_t swaps = 0;
+  std::vector<uint32_t> first_latencies, whole_latencies;  // in passes
+};
+
 template <class TrackerT>
 struct EngineState {
-  EngineState(const EngineConfig& c, const std::vector<TraceRequest>* t, TrackerT tracker_in,
-              EngineNames n, FaultHooks* h, OutcomeSink* o,
-              std::vector<std::unique_ptr<PagePool>> pools)
+  // `s`: which of the run's engines this is.
+  EngineState(const EngineConfig& c, const EngineSeat& s, RunState* run,
+              const std::vector<TraceRequest>* t, TrackerT tracker_in, EngineNames n, FaultHooks* h,
+              OutcomeSink* o, std::vector<std::unique_ptr<PagePool>> pools)
       : config(c),
+        seat(s),
         trace(t),
         groups(GroupsOf(c, *t)),
         tracker(tracker_in),
         names(std::move(n)),
         hooks(h),
         outcomes(o),
-        model(ModelFor(c, groups, kNullPage.value())),
-        device(Mix64(c.seed) ^ 1),
+        model(ModelFor(c, s.role, groups, kNullPage.value())),
+        report(run->report),
+        device(run->device),
+        requests(run->requests),
+        passes(run->passes),
+        ended(run->ended),
+        settled(run->settled),
+        unsettled(run->unsettled),
+        copies(run->copies),
+        swaps(run->swaps),
+        first_latencies(run->first_latencies),
+        whole_latencies(run->whole_latencies),
         batch(c.rows, WidthsOf(groups), kNullPage.value(),
               [this](uint32_t row, RequestState* r) { Bound(row, r); }),
-        buffers{BuffersOf(groups, c.rows, RanksOf(c)), BuffersOf(groups, c.rows, RanksOf(c))},
+        buffers{BuffersOf(groups, c.rows, RanksOf(c), s.first_row),
+                BuffersOf(groups, c.rows, RanksOf(c), s.first_row)},
+        graphs(c, s, groups),
         host(groups.size(), c.features.host_offload ? c.host_pages : 0),
         overlap_rng(Mix64(c.seed) ^ 6),
         abort_rng(Mix64(c.seed) ^ 2),
-        beam_rng(Mix64(c.seed) ^ 5),
-        copy_rng(Mix64(c.seed) ^ 7) {
+        beam_rng(Mix64(c.seed + s.first_pool) ^ 5),
+        copy_rng(Mix64(c.seed + s.first_pool) ^ 7) {
     for (auto& pool : pools) {
       books.push_back(
-          std::make_unique<PageBooks<TrackerT>>(std::move(pool), &tracker, &report, h != nullptr));
+          std::make_unique<PageBooks<TrackerT>>(std::move(pool), &tracker, &report, s.faults));
     }
     for (const KvGroup& group : groups) page_unit = std::max(page_unit, group.page_size);
   }
@@ -99,10 +135,10 @@ struct EngineState {
   }
   // event `row`
   void Bound(uint32_t row, RequestState* r) {
-    if (hooks != nullptr && !hooks->OnBindRow(*surface, Row(row), r ? r->index : kNoRequest))
+    if (hooks != nullptr && !hooks->OnBindRow(*surface, RowOf(row), r ? r->index : kNoRequest))
       return;
     if constexpr (TrackerT::kTracks)
-      tracker.BindRow({.row = Row(row), .req = r ? r->id : RequestId()});
+      tracker.BindRow({.row = RowOf(row), .req = r ? r->id : RequestId()});
   }
   // The first group's, for who watches.
   void Holds(const RequestState& r, PageId page, bool issued) {
@@ -112,13 +148,34 @@ struct EngineState {
     if (hooks != nullptr) hooks->OnMove(*surface, move);
   }
   uint64_t ranks() const { return RanksOf(config); }
-  static PoolId Pool(size_t group) { return PoolId(static_cast<uint32_t>(group)); }
+  // As the fence numbers them.
+  PoolId Pool(size_t group) const { return PoolId(static_cast<uint32_t>(seat.first_pool + group)); }
+  Row RowOf(uint64_t row) const { return Row(static_cast<uint32_t>(seat.first_row + row)); }
+  bool Has(PoolId pool) const {
+    return pool.value() >= seat.first_pool && pool.value() < seat.first_pool + groups.size();
+  }
+  PageBooks<TrackerT>& BooksOf(PoolId pool) { return *books[pool.value() - seat.first_pool]; }
+  NameId NameOfCopy() {
+    const std::string name = "x" + std::to_string(++copies);
+    return names.copy ? names.copy(name) : NameId(kFirstCopyName + static_cast<uint32_t>(copies));
+  }
+  // May a request have to copy a page before it writes? Then what is launched must have been run,
+  // so that nobody writes the page between the fence's hearing of the copy and the copy.
+  bool MayCopy() const { return config.features.parallel_sampling; }
   bool one_space() const { return groups.size() > 1 && !groups[0].space.empty(); }
+  // Is there nobody to be served?
+  bool Idle() const {
+    return waiting.empty() && running.empty() && moving.empty() && offered.empty();
+  }
   bool Resting() const {
     return std::ranges::any_of(books, [](const auto& b) { return b->resting(); });
   }
 
+  static constexpr uint32_t kFirstCopyName = 0x40000000;
+
   EngineConfig config;
+  EngineSeat seat;
+  EngineState* peer = nullptr;  // the other engine of the run
   const std::vector<TraceRequest>* trace;
   std::vector<KvGroup> groups;
   uint64_t page_unit = 1;  // tokens that are whole pages in every group
@@ -127,33 +184,38 @@ struct EngineState {
   FaultHooks* hooks;
   OutcomeSink* outcomes;
   FaultSurface* surface = nullptr;
-  EngineReport report;
 
   std::unique_ptr<ServedModel> model;  // with its cache
-  SimDevice device;
+  EngineReport& report;                // these are the run's
+  SimDevice& device;
+  std::vector<std::unique_ptr<RequestState>>& requests;
+  uint64_t& passes;
+  uint64_t& ended;
+  uint64_t& settled;
+  uint64_t& unsettled;
+  uint64_t& copies;
+  uint64_t& swaps;
+  std::vector<uint32_t>& first_latencies;
+  std::vector<uint32_t>& whole_latencies;
   std::vector<std::unique_ptr<PageBooks<TrackerT>>> books;  // by group
   BatchTable batch;
   // By part of the model; of this step and the one before.
   std::array<std::vector<StepBuffers>, 2> buffers;
+  GraphPool graphs;
 
-  std::vector<std::unique_ptr<RequestState>> requests;  // by place in the trace, then siblings
   std::deque<RequestState*> waiting;
   std::vector<RequestState*> moving;   // swapped out, or waiting for copies; oldest first
   std::vector<RequestState*> running;  // oldest admission first
+  std::vector<RequestState*> offered;  // oldest first
   uint64_t next_arrival = 0;
   uint64_t clock_ms = 0;
-  uint64_t passes = 0;  // of the loop, idle ones included
-  uint64_t ended = 0;
   std::array<StepInFlight, 2> flights;  // by step, even and odd
   StepInFlight* flight = &flights[0];   // that in hand: being planned, run or settled
-  uint64_t settled = 0;                 // the newest settled step
-  uint64_t unsettled = 0;               // launched steps that aren't
   HostTier host;
   Rng overlap_rng;
   Rng abort_rng;
   Rng beam_rng;
   Rng copy_rng;
-  std::vector<uint32_t> first_latencies, whole_latencies;  // in passes
 };
 
 }  // namespace kvfence

@@ -26,6 +26,27 @@ class StepRunner {
   // The step is queued when this returns; its upload and [step] are done when `validated` is.
   void Launch(StepInFlight* f, std::span<RequestState* const> scheduled) {
     Begin(f, scheduled);
+    Queue(f);
+  }
+  // If a graph is wanted, the pass that captures it: padded rows only. False: none is.
+  bool LaunchCapture(StepInFlight* f) {
+    CapturedGraph* graph = s_.graphs.TakeWanted(s_.report.steps + 1);
+    if (graph == nullptr) return false;
+    ++s_.report.graphs_captured;
+    Number(f);
+    f->rows.clear();
+    f->order.clear();
+    f->graph = graph;
+    f->buffers = graph->buffers;
+    Pad(f, graph->bucket);
+    if (s_.hooks != nullptr) s_.hooks->AfterPlan(*s_.surface);
+    if (s_.hooks != nullptr) s_.hooks->BeforeUpload(*s_.surface);
+    Queue(f);
+    return true;
+  }
+
+ private:
+  void Queue(StepInFlight* f) {
     untold_ = true;
     SimDevice& device = s_.device;
     device.SetClock(f->id.value());
@@ -34,15 +55,18 @@ class StepRunner {
     f->attended = device.Enqueue(kComputeStream, [this, f] { Attend(f); });
     f->confirmed = device.Enqueue(kComputeStream, [this, f] { Confirm(f); });
   }
+  void Number(StepInFlight* f) {
+    f->id = StepId(++s_.report.steps);
+    ++s_.unsettled;
+    f->view.clear();
+    f->pads.clear();
+    f->raw.clear();  // the last step's: hooks before validate must not reach into it
+  }
 
- private:
   // Host side: rows, the view of the step, the host's table.
   void Begin(StepInFlight* flight, std::span<RequestState* const> scheduled) {
     StepInFlight& f = *flight;
-    f.id = StepId(++s_.report.steps);
-    ++s_.unsettled;
-    f.buffers = s_.buffers[f.id.value() % 2];
-    f.raw.clear();  // the last step's: hooks before validate must not reach into it
+    Number(flight);
     s_.batch.Assign(scheduled);
     f.rows.resize(scheduled.size());
     f.order.clear();
@@ -50,20 +74,33 @@ class StepRunner {
       f.rows[r->row] = Launched(r);
       f.order.push_back(r->row);
     }
-    f.view.clear();
-    f.pads.clear();
     for (const RowInFlight& row : f.rows) f.view.push_back(View(row));
-    const uint64_t padded = Bucket(f.rows.size());
-    for (uint64_t row = f.rows.size(); row < padded; ++row) {
-      f.pads.push_back(Row(static_cast<uint32_t>(row)));
-      f.view.push_back({.row = f.pads.back(), .new_tokens = 1, .reach = Reach(0, 0)});
-    }
+    Pad(flight, Bucket(f.rows.size()));
+    f.graph = Uniform(f) && !MaySharePrefix(f) ? s_.graphs.ForBatch(f.view.size(), f.id.value())
+                                               : nullptr;
+    f.buffers = f.graph != nullptr ? f.graph->buffers : s_.buffers[f.id.value() % 2];
+    if (f.graph != nullptr) ++s_.report.graphs_replayed;
     if (s_.hooks != nullptr) s_.hooks->AfterPlan(*s_.surface);
     for (const RowInFlight& row : f.rows) s_.batch.WriteNewPages(*row.request);
     if (s_.hooks != nullptr) s_.hooks->BeforeUpload(*s_.surface);
     s_.report.rows += f.rows.size();
     s_.report.pad_rows += f.pads.size();
   }
+
+  void Pad(StepInFlight* f, uint64_t padded) {
+    for (uint64_t row = f->view.size(); row < padded; ++row) {
+      f->pads.push_back(s_.RowOf(row));
+      f->view.push_back({.row = f->pads.back(), .new_tokens = 1, .reach = Reach(0, 0)});
+    }
+  }
+  // As many new tokens in each row as graphs are captured for?
+  bool Uniform(const StepInFlight& f) const {
+    return s_.graphs.on() && std::ranges::all_of(f.rows, [&](const RowInFlight& row) {
+             return row.plan.tokens == s_.graphs.tokens();
+           });
+  }
+  // A batch with a shared-prefix table isn't replayed.
+  bool MaySharePrefix(const StepInFlight& f) const { return CommonPages(f) > 0; }
 
   // The request's part in the step, and the step's in the request.
   RowInFlight Launched(RequestState* r) {
@@ -89,7 +126,7 @@ class StepRunner {
     }
     s_.report.tokens_computed += row.plan.tokens;
     if (row.plan.tokens > 1) ++s_.report.prefill_rows;
-    return {.row = Row(row.request->row),
+    return {.row = s_.RowOf(row.request->row),
             .request = row.request->index,
             .id = row.request->id,
             .length_before = row.base,
@@ -118,6 +155,7 @@ class StepRunner {
   void UploadTables(StepInFlight* flight) {
     StepInFlight& f = *flight;
     s_.flight = flight;
+    if (f.graph != nullptr && s_.hooks != nullptr) f.before = f.graph->buffers[0].table;
     for (size_t row = 0; row < f.rows.size(); ++row) {
       if (!f.rows[row].known) FromDevice(&f.rows[row], &f.view[row]);
     }
@@ -148,22 +186,33 @@ class StepRunner {
         b.starts[row + 1] = static_cast<int32_t>(b.slots.size());
       }
     }
+    if (f.graph != nullptr) PlanReplay(flight);
+  }
+  // Attention's plan for this step; a pass without requests captures the launch.
+  void PlanReplay(StepInFlight* f) {
+    for (size_t part = 0; part < f->buffers.size(); ++part) {
+      f->buffers[part].PlanAnew(f->id.value(), s_.groups[part % s_.groups.size()].page_size);
+    }
+    s_.graphs.Fix(f->graph);
+    if (f->rows.empty()) s_.graphs.Capture(f->graph);
   }
 
-  // The whole pages before their new tokens that all rows have in common, as the first row's table
-  // on the device names them.
-  void ShareFirstEntries(StepInFlight* f) {
-    uint64_t common = 0;
-    if (s_.config.features.cascade && f->rows.size() > 1) {
-      common = ~uint64_t{0};
-      const std::vector<PageId>& first = f->rows[0].request->lists[0].pages;
-      for (size_t row = 0; row < f->rows.size(); ++row) {
-        const std::vector<PageId>& pages = f->rows[row].request->lists[0].pages;
-        common = std::min(common, f->view[row].length_before / s_.groups[0].page_size);
-        const auto end = std::mismatch(first.begin(), first.end(), pages.begin(), pages.end());
-        common = std::min(common, static_cast<uint64_t>(end.first - first.begin()));
-      }
+  // The whole pages before their new tokens that all rows have in common.
+  uint64_t CommonPages(const StepInFlight& f) const {
+    if (!s_.config.features.cascade || f.rows.size() < 2) return 0;
+    uint64_t common = ~uint64_t{0};
+    const std::vector<PageId>& first = f.rows[0].request->lists[0].pages;
+    for (size_t row = 0; row < f.rows.size(); ++row) {
+      const std::vector<PageId>& pages = f.rows[row].request->lists[0].pages;
+      common = std::min(common, f.view[row].length_before / s_.groups[0].page_size);
+      const auto end = std::mismatch(first.begin(), first.end(), pages.begin(), pages.end());
+      common = std::min(common, static_cast<uint64_t>(end.first - first.begin()));
     }
+    return common;
+  }
+  // They're read through one table: what the first row's on the device names.
+  void ShareFirstEntries(StepInFlight* f) {
+    const uint64_t common = f->graph == nullptr ? CommonPages(*f) : 0;
     f->live.clear();
     for (StepRow& row : f->view) {
       if (row.request == kNoRequest) continue;
@@ -201,7 +250,11 @@ class StepRunner {
                                ? view.reach
                                : Reach(PagesFor(length + ahead, s_.groups[group].page_size), group);
     const uint64_t n = std::max<uint64_t>(b->filled[row], reach);
-    std::memcpy(b->TableRow(row).data(), s_.batch.Row(row, group).data(), n * sizeof(int32_t));
+    if (b->live == 0) {  // a pass without requests: the host's row may be somebody's
+      std::fill_n(b->TableRow(row).begin(), n, static_cast<int32_t>(kNullPage.value()));
+    } else {
+      std::memcpy(b->TableRow(row).data(), s_.batch.Row(row, group).data(), n * sizeof(int32_t));
+    }
     // Pages that the row has in store stand behind its reach, and were copied if n says so.
     b->filled[row] =
         static_cast<uint32_t>(std::max(reach, std::min<uint64_t>(n, s_.batch.touched(row, group))));
@@ -241,9 +294,13 @@ class StepRunner {
       f.plans.clear();
       for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
       f.pools.clear();
-      for (size_t part = 0; part < f.buffers.size(); ++part) {
-        f.pools.push_back(f.buffers[part].View());
-        f.pools.back().pool = s_.Pool(part % s_.groups.size());
+      if (f.graph != nullptr) {
+        f.pools = f.graph->launch;
+      } else {
+        for (size_t part = 0; part < f.buffers.size(); ++part) {
+          f.pools.push_back(f.buffers[part].View());
+          f.pools.back().pool = s_.Pool(part % s_.groups.size());
+        }
       }
     }
     untold_ = false;
@@ -270,6 +327,11 @@ class StepRunner {
     plan.draft = f.rows[row].plan.ahead;
     if (!f.rows[row].known) plan.base = f.rows[row].base;
     if (f.rows[row].told) plan.req = f.rows[row].told;
+    if (f.graph != nullptr) {
+      uint64_t epoch = f.id.value();
+      for (const StepBuffers& b : f.buffers) epoch = std::min(epoch, b.planned_for);
+      plan.table_epoch = StepId(epoch);
+    }
     return plan;
   }
 
@@ -295,6 +357,7 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      if (s_.hooks != nullptr && !s_.hooks->OnConfirm(*s_.surface, RankId(rank))) continue;
       if constexpr (TrackerT::kTracks)
         s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }

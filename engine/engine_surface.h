@@ -95,7 +95,12 @@ class Surface final : public FaultSurface {
     });
   }
   int64_t PreviousDeviceEntry(Row row, uint64_t k) const override {
-    return s_.buffers[(s_.flight->id.value() + 1) % 2][0].TableRow(At(row))[Entry(k)];
+    const uint64_t other = (s_.flight->id.value() + 1) % 2;
+    if (s_.flight->graph != nullptr) {
+      return s_.flight->before[At(row) * s_.batch.width() + Entry(k)];
+    }
+    const std::span<StepBuffers> last = s_.flights[other].buffers;
+    return (last.empty() ? s_.buffers[other][0] : last[0]).TableRow(At(row))[Entry(k)];
   }
   int64_t DeviceLength(Row row) const override { return s_.flight->buffers[0].lengths[At(row)]; }
   void SetDeviceLength(Row row, int64_t tokens) override {
@@ -131,6 +136,46 @@ class Surface final : public FaultSurface {
     });
   }
 
+  uint64_t Replayed() const override {
+    return s_.flight->graph != nullptr ? s_.flight->graph->bucket : 0;
+  }
+  std::vector<uint64_t> Graphs() const override { return s_.graphs.Captured(); }
+  uint64_t PlannedPages(Row row) const override {
+    return s_.flight->buffers[0].PlannedPages(At(row));
+  }
+  uint64_t LastPlannedPages(Row row) const override {
+    const std::vector<uint32_t>& last = s_.flight->buffers[0].last_planned;
+    return At(row) < last.size() ? last[At(row)] : 0;
+  }
+  void KeepLastPlan() override {
+    KVF_CHECK(Replayed() != 0, "only a replayed step has a plan of its own");
+    ForBuffers([](StepBuffers& b) {
+      b.planned = b.last_planned;
+      b.planned.resize(b.rows);
+      b.planned_for = b.last_planned_for;
+    });
+  }
+  void ReadGraph(uint64_t bucket) override {
+    const CapturedGraph* graph = s_.graphs.Find(bucket);
+    KVF_CHECK(Replayed() != 0 && graph != nullptr, "a replay, and a captured graph to read");
+    if (graph == s_.flight->graph) return;
+    ForBuffers([from = &graph->buffers[0]](StepBuffers& b) {
+      for (uint64_t row = 0; row < b.rows; ++row) {
+        std::ranges::copy(from->TableRow(row), b.TableRow(row).begin());
+        b.filled[row] = static_cast<uint32_t>(b.width);
+        b.lengths[row] = from->lengths[row];
+        for (uint64_t i = 0; i < b.NewTokens(row); ++i) {
+          const bool there = row < from->rows && i < from->NewTokens(row);
+          b.slots[static_cast<uint64_t>(b.starts[row]) + i] =
+              there ? from->slots[static_cast<uint64_t>(from->starts[row]) + i] : -1;
+        }
+      }
+      b.planned = from->planned;
+      b.planned.resize(b.rows);
+      b.planned_for = from->planned_for;
+    });
+  }
+
   void FreePageNow(PageId page) override {
     const PageState state = s_.books[0]->StateOf(page);
     s_.books[0]->ListAgain(page, state == PageState::kLive || state == PageState::kCached);
@@ -140,6 +185,7 @@ class Surface final : public FaultSurface {
     s_.books[0]->ListAgain(page, false);
     if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
   }
+  void CountAlone(PageId page) override { s_.books[0]->CountAlone(page); }
   bool EvictLeavingEntry(PageId page) override {
     const bool left = s_.books[0]->EvictLeavingEntry(page);
     if (left)
@@ -173,7 +219,9 @@ class Surface final : public FaultSurface {
   static constexpr uint32_t kLateStream = 1;
 
   const RequestState* Find(RequestIndex request) const {
-    return request < s_.requests.size() ? s_.requests[request].get() : nullptr;
+    const RequestState* r = request < s_.requests.size() ? s_.requests[request].get() : nullptr;
+    const bool here = r != nullptr && r->at_prefill == (s_.seat.role == EngineRole::kPrefill);
+    return here ? r : nullptr;
   }
   uint64_t At(Row row) const {
     KVF_CHECK(row.value() < s_.config.rows, "a hook's row is one of the batch's");

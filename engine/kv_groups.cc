@@ -58,6 +58,17 @@ std::vector<KvGroup> GroupsOf(const EngineConfig& config, const std::vector<Trac
   return groups;
 }
 
+EngineConfig PrefillSide(EngineConfig config) {
+  if (config.prefill_pages > 0) config.pages = config.prefill_pages;
+  config.draft_tokens = 0;  // nothing is guessed; the draft model's cache is filled all the same
+  return config;
+}
+
+EngineConfig DecodeSide(EngineConfig config) {
+  config.features.host_offload = false;
+  return config;
+}
+
 uint64_t MostGrowth(const EngineConfig& config) {
   const uint64_t step =
       config.token_budget + (config.features.speculative ? 2 * config.draft_tokens : 0);

@@ -25,6 +25,24 @@ struct KvGroup {
   std::string space{};  // groups of one space draw from one free list
 };
 
+// Which of a run's engines one is. With `disaggregated` one prefills, into a pool of wide content,
+// and one decodes, from a pool in which content is quantised; pools and rows of the one that
+// prefills are numbered behind those of the other.
+enum class EngineRole : uint8_t { kWhole, kPrefill, kDecode };
+struct EngineSeat {
+  EngineRole role = EngineRole::kWhole;
+  uint64_t first_pool = 0;
+  uint64_t first_row = 0;
+  bool faults = false;  // may be put in somewhere in the run
+};
+// What stands in the cache is content times this (odd, so that nothing is lost).
+constexpr uint64_t QuantiserOf(EngineRole role) {
+  return role == EngineRole::kDecode ? 0xE4A3E4A3E4A3E4A3u : 1;
+}
+// What the two are configured as; they differ in pools, guesses and the host's tier.
+EngineConfig PrefillSide(EngineConfig config);
+EngineConfig DecodeSide(EngineConfig config);
+
 constexpr uint64_t RanksOf(const EngineConfig& config) {
   return config.features.tensor_parallel ? config.ranks : 1;
 }

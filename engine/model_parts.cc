@@ -41,19 +41,22 @@ std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups) {
   return widths;
 }
 
-std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config,
+std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config, EngineRole role,
                                       const std::vector<KvGroup>& groups, int64_t null_page) {
   const uint64_t ranks = RanksOf(config);
-  if (!config.numeric) return std::make_unique<SimModel>(groups, ranks, null_page);
+  if (!config.numeric) {
+    return std::make_unique<SimModel>(groups, ranks, null_page, QuantiserOf(role));
+  }
   return std::make_unique<NumericModel>(*config.numeric, groups, ranks,
-                                        static_cast<uint32_t>(null_page), config.seed);
+                                        static_cast<uint32_t>(null_page), config.seed,
+                                        role == EngineRole::kPrefill);
 }
 
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
-                                   uint64_t ranks) {
+                                   uint64_t ranks, uint64_t first_row) {
   std::vector<StepBuffers> buffers;
   for (uint64_t rank = 0; rank < ranks; ++rank) {
-    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width);
+    for (const KvGroup& group : groups) buffers.emplace_back(rows, group.width, first_row);
   }
   return buffers;
 }

@@ -22,10 +22,11 @@ Model ModelOf(const std::vector<KvGroup>& groups, const std::vector<PositionWeig
               uint64_t ranks);
 std::vector<uint64_t> WindowsOf(const Model& model);
 std::vector<uint64_t> WidthsOf(const std::vector<KvGroup>& groups);
-// The model that the config asks for, with its cache, for these groups and the config's ranks.
-std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config,
+// The model that the config asks for, with its cache, for these groups and the config's ranks, in
+// the engine of that role: the engines of a run have one model, and caches of their own formats.
+std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config, EngineRole role,
                                       const std::vector<KvGroup>& groups, int64_t null_page);
 std::vector<StepBuffers> BuffersOf(const std::vector<KvGroup>& groups, uint64_t rows,
-                                   uint64_t ranks);
+                                   uint64_t ranks, uint64_t first_row);
 
 }  // namespace kvfence

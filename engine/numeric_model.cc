@@ -38,6 +38,7 @@ int64_t BaseOf(const StepBuffers& b, uint64_t row) {
 IntArray ArrayOf(const std::vector<int32_t>& values) {
   return {const_cast<int32_t*>(values.data()), 32};
 }
+IntArray TableOf(const StepBuffers& b) { return {const_cast<int32_t*>(b.TableRow(0).data()), 32}; }
 FloatArray ArrayOf(std::vector<float>& values) { return {values.data(), FloatType::kF32}; }
 
 }  // namespace
@@ -95,7 +96,7 @@ uint64_t NumericModel::CountWild(const NumericMemory& memory, const StepBuffers&
   uint64_t wild = 0;
   for (uint64_t row = 0; row < b.rows; ++row) {
     const auto length = static_cast<uint64_t>(std::max<int64_t>(b.lengths[row], 0));
-    const uint64_t covered = PagesFor(length, memory.page_size());
+    const uint64_t covered = std::min(PagesFor(length, memory.page_size()), b.PlannedPages(row));
     if (covered > b.width) ++wild;
     const std::span<const int32_t> table = b.TableRow(row);
     for (uint64_t k = 0; k < std::min(covered, b.width); ++k) {
@@ -106,14 +107,20 @@ uint64_t NumericModel::CountWild(const NumericMemory& memory, const StepBuffers&
   return wild;
 }
 
-// A shared-prefix table stands in for live rows' first entries.
+// A shared-prefix table stands in for live rows' first entries, and behind the pages of a row's
+// plan nobody reads.
 void NumericModel::ShareTables(std::span<const StepBuffers> parts) {
   for (size_t part = 0; part < parts.size(); ++part) {
     const StepBuffers& b = parts[part];
     tables_[part].clear();
-    if (b.prefix.empty()) continue;
-    tables_[part].assign(b.table.begin(),
-                         b.table.begin() + static_cast<std::ptrdiff_t>(b.rows * b.width));
+    if (b.prefix.empty() && b.planned.empty()) continue;
+    const auto own = b.table.begin() + static_cast<std::ptrdiff_t>(b.lead * b.width);
+    tables_[part].assign(own, own + static_cast<std::ptrdiff_t>(b.rows * b.width));
+    for (uint64_t row = 0; row < b.rows; ++row) {
+      const auto entries = std::span(tables_[part]).subspan(row * b.width, b.width);
+      std::ranges::fill(entries.subspan(std::min(b.PlannedPages(row), b.width)),
+                        static_cast<int32_t>(null_page_));
+    }
     for (uint64_t row = 0; row < b.live; ++row) {
       for (size_t k = 0; k < std::min<size_t>(b.prefix.size(), b.width); ++k) {
         tables_[part][row * b.width + k] = static_cast<int32_t>(b.prefix[k]);
@@ -304,7 +311,7 @@ void NumericModel::Attend(std::span<const StepBuffers> parts, const LayerPlace& 
     rows->num_pages = pages.num_pages;
     rows->kv_type = pages.type;
     rows->e4m3_numbers = wide_;
-    rows->table.entries = ArrayOf(tables_[part].empty() ? b.table : tables_[part]);
+    rows->table.entries = tables_[part].empty() ? TableOf(b) : ArrayOf(tables_[part]);
     rows->table.entries_size = b.rows * b.width;
     rows->table.stride = rows->table.width = b.width;
     rows->table.rows = rows->rows;

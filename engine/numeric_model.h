@@ -83,7 +83,7 @@ class NumericModel final : public ServedModel {
   Batch batch_;
   std::vector<float> h_, x_, q_, k_, v_;
   std::vector<std::vector<float>> o_;         // by rank
-  std::vector<std::vector<int32_t>> tables_;  // by part: where a prefix table stands in
+  std::vector<std::vector<int32_t>> tables_;  // by part: where a prefix table or a plan is
   bool trying_ = false;
   std::vector<Saved> saved_;
   std::vector<uint8_t> saved_bytes_;

@@ -3,8 +3,9 @@
 //
 // Idea: PagePool refuses what would corrupt it, so a fault of the books can't be made by misusing
 // it; what a less careful allocator would do next is acted out here: pages whose number stands in
-// the free list twice (`again_`), and pages that were said to be free while held (`early_`).
-// Without faults both are empty and every call of the pool succeeds (I-45).
+// the free list twice (`again_`), pages that were said to be free while held (`early_`), and shared
+// ones whose sharing wasn't counted (`alone_`). Without faults all are empty and every call of the
+// pool succeeds (I-45).
 #pragma once
 
 #include <algorithm>
@@ -69,10 +70,11 @@ class PageBooks final : public IndexListener {
   uint64_t Free() const { return pool_->counts().free; }
   // Cached pages that can be evicted.
   uint64_t Evictable() const { return pool_->counts().evictable; }
-  // Requests that hold the page.
-  uint32_t References(PageId page) const {
+  // Do several requests hold the page? As far as the books say so (see CountAlone).
+  bool Shared(PageId page) const {
     const std::optional<PageInfo> info = pool_->Describe(page);
-    return info ? info->references : 0;
+    return info && info->references > 1 &&
+           std::find(alone_.begin(), alone_.end(), page) == alone_.end();
   }
   bool Pinned(PageId page) const {
     const std::optional<PageInfo> info = pool_->Describe(page);
@@ -134,6 +136,7 @@ class PageBooks final : public IndexListener {
     Result<PageChange> change = pool_->Return(page);
     if (!Must(change.status())) return false;
     if (!change->returned) return false;
+    Forget(&alone_, page);
     ++report_->pages_returned;
     // It was announced when it was freed too early; its number no longer stands in the list twice.
     if (!Forget(&early_, page)) return true;
@@ -195,6 +198,8 @@ class PageBooks final : public IndexListener {
     again_.push_back(page);
     if (held) early_.push_back(page);
   }
+  // Until it's free the page counts as held by one request, whoever holds it.
+  void CountAlone(PageId page) { alone_.push_back(page); }
   // Frees a cached page and lets its entry stand. The key's entry is remembered as naive indexes
   // do: without a tag.
   bool EvictLeavingEntry(PageId page) {
@@ -258,6 +263,7 @@ class PageBooks final : public IndexListener {
   bool faults_expected_;
   std::vector<PageId> again_;
   std::vector<PageId> early_;
+  std::vector<PageId> alone_;
   std::vector<SharedPage> left_entries_;
   std::vector<KeyId> keys_;  // by page, the key it was last published under (with faults only)
   std::deque<std::pair<uint64_t, PageId>> resting_;

@@ -82,10 +82,13 @@ struct RequestState {
 
   uint64_t arrival_step = 0;
   std::optional<uint64_t> first_token_step{};
-  uint64_t recomputes = 0;
+  uint64_t recomputes = 0;   // since it last published
   bool load_failed = false;  // all of it: from now on it's computed, not loaded
-  bool gone = false;        // ended while a step of it was in flight
-  bool ends_early = false;  // by a stop token: the scheduler can't know which token is the last
+  bool at_prefill = false;   // disaggregated: it's with the engine that prefills
+  uint32_t lost = 0;         // ... hand-offs of which nothing of use arrived
+  uint64_t offered_at = 0;   // the newest step launched when it was offered
+  bool gone = false;         // ended while a step of it was in flight
+  bool ends_early = false;   // by a stop token: the scheduler can't know which token is the last
 
   bool will_abort = false;
   uint64_t abort_at = 0;  // tokens in the cache from which the client's abort comes

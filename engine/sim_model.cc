@@ -30,12 +30,14 @@ class SimSoloRun final : public SoloRun {
 
 }  // namespace
 
-SimModel::SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page)
+SimModel::SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page,
+                   uint64_t quantiser)
     : groups_(groups.size()),
+      quantiser_(quantiser),
       weights_(WeightsOf(groups)),
       kv_(MemoryOf(groups, weights_, ranks)),
       model_(ModelOf(groups, weights_, ranks)),
-      pass_(&kv_, WindowsOf(model_), null_page) {}
+      pass_(&kv_, WindowsOf(model_), null_page, quantiser) {}
 
 void SimModel::Try(std::span<const StepBuffers> parts, PassResult* out) {
   undo_.clear();
@@ -76,9 +78,11 @@ void SimModel::FetchPage(ServedModel* from, size_t group, uint64_t from_page, ui
   auto* source = dynamic_cast<SimModel*>(from);
   KVF_CHECK(source != nullptr && source->kv_.size() == kv_.size(),
             "I-154 pages travel between engines of one model");
+  // The other cache holds content as it is: pages travel from there to here only.
+  KVF_CHECK(source->quantiser_ == 1, "I-154 pages travel between engines of one model");
   for (size_t part = group; part < kv_.size(); part += groups_) {
     for (uint64_t o = 0; o < tokens; ++o) {
-      kv_[part].WriteAt(to_page, o, source->kv_[part].At(from_page, o));
+      kv_[part].WriteAt(to_page, o, source->kv_[part].At(from_page, o) * quantiser_);
     }
   }
 }

@@ -15,7 +15,9 @@ namespace kvfence {
 
 class SimModel final : public ServedModel {
  public:
-  SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page);
+  // The cache holds content times `quantiser`, which is odd.
+  SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page,
+           uint64_t quantiser = 1);
 
   void Run(std::span<const StepBuffers> parts, PassResult* out) override { pass_.Run(parts, out); }
   void Try(std::span<const StepBuffers> parts, PassResult* out) override;
@@ -30,6 +32,7 @@ class SimModel final : public ServedModel {
 
  private:
   size_t groups_;
+  uint64_t quantiser_;
   std::vector<PositionWeights> weights_;  // by group
   std::vector<KvMemory> kv_;              // by part
   Model model_;

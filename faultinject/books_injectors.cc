@@ -43,12 +43,34 @@ class FreeCached final : public Injector {
   }
 };
 
+class CopySkipped final : public Injector {
+  bool AfterRetire(Scene& s) override {
+    // The page into which a request will write next, and which others map.
+    std::vector<std::pair<RequestIndex, PageId>> shared;
+    for (const RequestIndex request : s.at.Running()) {
+      const std::span<const PageId> pages = s.at.PagesOf(request);
+      const uint64_t next = s.at.LengthOf(request) / s.at.page_size();
+      if (next >= pages.size() || s.at.HoldersOf(pages[next]).size() < 2) continue;
+      shared.emplace_back(request, pages[next]);
+    }
+    const auto* picked = PickOf(s.rng, shared);
+    if (picked == nullptr) return false;
+    const auto& [request, page] = *picked;
+    s.Begin(s.at, {.text = Name(page) + ", into which " + Name(request) +
+                           " writes next, counts as held by one, though others map it",
+                   .pages = {page}});
+    s.at.CountAlone(page);
+    return true;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Injector> MakeBooksInjector(std::string_view kind) {
   if (kind == "double_return") return std::make_unique<DoubleReturn>();
   if (kind == "issue_twice") return std::make_unique<IssueTwice>();
   if (kind == "free_cached") return std::make_unique<FreeCached>();
+  if (kind == "copy_skipped") return std::make_unique<CopySkipped>();
   return nullptr;
 }
 

@@ -66,7 +66,7 @@ class Campaign {
     if (!first) return Status::Invalid("only: there is no run " + std::to_string(*config().only));
     EpisodePlan trial;
     trial.number = first->number;
-    trial.kind = first->kind;
+    trial.kinds = plan_.KindsOf(*first);
     trial.trace = plan_.source().Stream(0, 0, std::min<uint64_t>(first->requests, 400));
     if (Status status = DrawEpisode(config(), &trial); !status.ok()) return status;
     if (config().only) state_.next = *config().only;
@@ -111,7 +111,7 @@ class Campaign {
       if (wanted && plan_.Mine(number)) return run;
       // A whole round of kinds that are done with: none of them is wanted ever again.
       unwanted = wanted ? 0 : unwanted + 1;
-      if (unwanted > plan_.kinds().size()) return std::nullopt;
+      if (unwanted > plan_.slots()) return std::nullopt;
     }
   }
 
@@ -128,8 +128,7 @@ class Campaign {
       if (!run) return;
       given_ = run->number + 1;
       ++under_way_;
-      const bool faulty = run->kind != nullptr;
-      doer_->Give(*run, faulty ? state_.fold.WantedStories(run->kind_at) : 0);
+      doer_->Give(*run, run->faulty() ? state_.fold.WantedStories(*run) : 0);
     }
   }
 
@@ -160,12 +159,13 @@ class Campaign {
     if (run.cut) {
       // Of a no-fault run what was served is told; the journal says that it's still to be done.
       over_ = true;
-      if (planned.kind == nullptr) state_.fold.Add(planned, std::move(run));
+      if (!planned.faulty()) state_.fold.Add(planned, std::move(run));
       return Status();
     }
     if (run.bad && !run.logged && state_.fold.WantsLog()) LeaveLog(planned, &run);
     for (const FaultResult& fault : run.faults) {
-      if (hooks_.on_outcome) hooks_.on_outcome(std::string(planned.kind->name), fault.outcome);
+      const std::string kind(plan_.kinds()[fault.kind]->name);
+      if (hooks_.on_outcome) hooks_.on_outcome(kind, fault.outcome);
     }
     state_.next = run.number + 1;
     state_.seconds = Seconds();
@@ -182,7 +182,7 @@ class Campaign {
     run->logged = true;
     const std::string& dir = config().log_dir;
     if (dir.empty()) return;
-    const std::string name = LogNameOf(planned);
+    const std::string name = LogNameOf(plan_, planned);
     const std::string small = SmallestNameOf(name);
     std::error_code error;
     for (const std::string& old : {name, small}) std::filesystem::remove(dir + "/" + old, error);
@@ -218,7 +218,7 @@ class Campaign {
       p.seconds_left = p.seconds * (1 - p.fraction) / (p.fraction - began_at_);
     }
     const std::optional<PlannedRun> next = plan_.At(state_.next);
-    p.phase = next && next->kind == nullptr ? "no-fault arm" : "faults";
+    p.phase = next && !next->faulty() ? "no-fault arm" : "faults";
     hooks_.progress(p);
   }
 

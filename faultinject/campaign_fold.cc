@@ -22,6 +22,24 @@ uint64_t DelayBin(uint64_t steps) {
   return bin;
 }
 
+void AddFault(const FaultResult& fault, FaultTally* tally) {
+  ++tally->activated;
+  ++tally->outcomes[static_cast<size_t>(fault.outcome)];
+  for (int r = 0; r < kReasonCount; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    if (fault.reasons.Has(reason)) ++tally->reasons[std::string(ReasonName(reason))];
+  }
+  if (fault.delay) ++tally->delay_steps[DelayBin(*fault.delay)];
+}
+
+void JoinTally(const FaultTally& more, FaultTally* tally) {
+  tally->activated += more.activated;
+  tally->off_arm_wrong_tokens += more.off_arm_wrong_tokens;
+  for (size_t i = 0; i < more.outcomes.size(); ++i) tally->outcomes[i] += more.outcomes[i];
+  for (const auto& [reason, count] : more.reasons) tally->reasons[reason] += count;
+  for (const auto& [steps, count] : more.delay_steps) tally->delay_steps[steps] += count;
+}
+
 double PerSecond(uint64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
@@ -36,7 +54,18 @@ void KeepFirstBy(std::vector<T>* list, size_t most, RunOf run_of) {
 
 }  // namespace
 
-CampaignFold::CampaignFold(const std::vector<const FaultKind*>& kinds) : kinds_(kinds) {
+uint64_t FeatureCoverage::features_met() const {
+  return static_cast<uint64_t>(
+      std::count_if(met.begin(), met.end(), [](uint64_t runs) { return runs > 0; }));
+}
+uint64_t FeatureCoverage::pairs_met() const {
+  return static_cast<uint64_t>(
+      std::count_if(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.second > 0; }));
+}
+
+CampaignFold::CampaignFold(const std::vector<const FaultKind*>& kinds)
+    : kinds_(kinds), of_several_(kinds.size()) {
+  several_.kind = kSeveralAtOnce;
   for (const FaultKind* kind : kinds_) {
     FaultTally& tally = tallies_.emplace_back();
     tally.kind = std::string(kind->name);
@@ -52,8 +81,8 @@ CampaignFold::CampaignFold(const std::vector<const FaultKind*>& kinds) : kinds_(
 void CampaignFold::AddCoverage(const PlannedRun& planned, const CampaignRun& run) {
   const size_t n = coverage_.features.size();
   std::vector<uint64_t>* faults = nullptr;
-  if (planned.kind != nullptr && !run.faults.empty()) {
-    faults = &coverage_.faults_by_kind[std::string(planned.kind->name)];
+  if (planned.kinds.size() == 1 && !run.faults.empty()) {
+    faults = &coverage_.faults_by_kind[tallies_[planned.kinds[0]].kind];
     faults->resize(n);
   }
   for (size_t a = 0; a < n; ++a) {
@@ -68,36 +97,26 @@ void CampaignFold::AddCoverage(const PlannedRun& planned, const CampaignRun& run
 }
 
 uint64_t CampaignFold::activated() const {
-  uint64_t sum = 0;
+  uint64_t sum = several_.activated;
   for (const FaultTally& tally : tallies_) sum += tally.activated;
   return sum;
 }
 
 uint64_t CampaignFold::bad() const {
   uint64_t sum = 0;
-  for (const FaultTally& tally : tallies_) {
-    for (size_t i = 0; i < tally.outcomes.size(); ++i) {
-      if (IsBad(static_cast<Outcome>(i))) sum += tally.outcomes[i];
-    }
+  for (int i = 0; i < kOutcomeCount; ++i) {
+    if (!IsBad(static_cast<Outcome>(i))) continue;
+    const auto at = static_cast<size_t>(i);
+    sum += several_.outcomes[at];
+    for (const FaultTally& tally : tallies_) sum += tally.outcomes[at];
   }
   return sum;
-}
-
-void CampaignFold::AddFault(size_t kind_at, const FaultResult& fault) {
-  FaultTally& tally = tallies_[kind_at];
-  ++tally.activated;
-  ++tally.outcomes[static_cast<size_t>(fault.outcome)];
-  for (int r = 0; r < kReasonCount; ++r) {
-    const auto reason = static_cast<Reason>(r);
-    if (fault.reasons.Has(reason)) ++tally.reasons[std::string(ReasonName(reason))];
-  }
-  if (fault.delay) ++tally.delay_steps[DelayBin(*fault.delay)];
 }
 
 void CampaignFold::Add(const PlannedRun& planned, CampaignRun run) {
   ++folded_;
   AddCoverage(planned, run);
-  if (planned.kind == nullptr) {
+  if (!planned.faulty()) {
     clean_.Add(run.totals);
     clean_seconds_ += run.seconds;
     off_seconds_ += run.off_seconds;
@@ -105,8 +124,13 @@ void CampaignFold::Add(const PlannedRun& planned, CampaignRun run) {
     bytes_per_page_ = std::max(bytes_per_page_, run.bytes_per_page);
   } else {
     faulty_.Add(run.totals);
-    tallies_[planned.kind_at].off_arm_wrong_tokens += run.totals.off_wrong_tokens;
-    for (const FaultResult& fault : run.faults) AddFault(planned.kind_at, fault);
+    FaultTally& tally = planned.several() ? several_ : tallies_[planned.kinds[0]];
+    tally.off_arm_wrong_tokens += run.totals.off_wrong_tokens;
+    for (const FaultResult& fault : run.faults) {
+      AddFault(fault, &tally);
+      if (planned.several()) ++of_several_[fault.kind];
+    }
+    several_runs_ += planned.several() ? 1 : 0;
   }
   for (IncidentStory& story : run.stories) stories_.push_back(std::move(story));
   for (std::string& line : run.red) red_.emplace_back(planned.number, std::move(line));
@@ -124,14 +148,11 @@ void CampaignFold::Join(const CampaignFold& other) {
   off_tokens_ += other.off_tokens_;
   bytes_per_page_ = std::max(bytes_per_page_, other.bytes_per_page_);
   for (size_t k = 0; k < tallies_.size(); ++k) {
-    FaultTally& tally = tallies_[k];
-    const FaultTally& more = other.tallies_[k];
-    tally.activated += more.activated;
-    tally.off_arm_wrong_tokens += more.off_arm_wrong_tokens;
-    for (size_t i = 0; i < tally.outcomes.size(); ++i) tally.outcomes[i] += more.outcomes[i];
-    for (const auto& [reason, count] : more.reasons) tally.reasons[reason] += count;
-    for (const auto& [steps, count] : more.delay_steps) tally.delay_steps[steps] += count;
+    JoinTally(other.tallies_[k], &tallies_[k]);
+    of_several_[k] += other.of_several_[k];
   }
+  JoinTally(other.several_, &several_);
+  several_runs_ += other.several_runs_;
   for (size_t a = 0; a < coverage_.features.size(); ++a) {
     coverage_.on[a] += other.coverage_.on[a];
     coverage_.met[a] += other.coverage_.met[a];
@@ -165,12 +186,19 @@ void CampaignFold::KeepFirst() {
   }
 }
 
-uint32_t CampaignFold::WantedStories(size_t kind_at) const {
+uint32_t CampaignFold::WantedStories(const PlannedRun& planned) const {
+  uint32_t wanted = 0;
+  if (planned.several()) {
+    // Each kind has its good ones from runs of its own.
+    for (int i = 0; i < kOutcomeCount; ++i) {
+      if (IsBad(static_cast<Outcome>(i))) wanted |= 1u << i;
+    }
+    return wanted;
+  }
   std::array<uint64_t, kOutcomeCount> told{};
   for (const IncidentStory& story : stories_) {
-    if (story.kind == tallies_[kind_at].kind) ++told[static_cast<size_t>(story.outcome)];
+    if (story.kind == tallies_[planned.kinds[0]].kind) ++told[static_cast<size_t>(story.outcome)];
   }
-  uint32_t wanted = 0;
   for (size_t i = 0; i < told.size(); ++i) {
     if (told[i] < MostStories(static_cast<Outcome>(i))) wanted |= 1u << i;
   }
@@ -193,6 +221,7 @@ CampaignReport CampaignFold::Report(const CampaignConfig& config, bool partial) 
   CampaignReport report;
   report.config = config;
   report.faults = tallies_;
+  report.several = {.runs = several_runs_, .tally = several_, .activated = of_several_};
   report.coverage = coverage_;
   RunTotals all = clean_;
   all.Add(faulty_);
@@ -211,8 +240,13 @@ CampaignReport CampaignFold::Report(const CampaignConfig& config, bool partial) 
                       .steps = clean_.steps,
                       .entries_checked = clean_.entries_checked,
                       .violations = clean_.false_alarms,
-                      .wrong_tokens_published = clean_.wrong_tokens};
+                      .wrong_tokens_published = clean_.wrong_tokens,
+                      .ownership_changes = clean_.ownership_changes,
+                      .runs = clean_.engines};
   report.off_arm.wrong_tokens_published = faulty_.off_wrong_tokens;
+  report.recompute = {.requests = faulty_.recomputed,
+                      .right = faulty_.recomputed_right,
+                      .withdrawn = faulty_.recomputed_withdrawn};
   report.device_bytes_per_page = bytes_per_page_;
   report.device_bytes_per_entry = bytes_per_page_ == 0 ? 0 : sizeof(Expectation);
   report.clean_tokens_per_second = PerSecond(clean_.tokens, clean_seconds_);

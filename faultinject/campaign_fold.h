@@ -28,12 +28,14 @@ class CampaignFold {
   // The runs of another shard.
   void Join(const CampaignFold& other);
 
-  // Stories of this kind that are still worth telling, as bits by outcome.
-  uint32_t WantedStories(size_t kind_at) const;
+  // Stories of this run that are still worth telling, as bits by outcome.
+  uint32_t WantedStories(const PlannedRun& planned) const;
   // May this bad run leave a log? Only the first few do.
   bool WantsLog() const { return bad_runs_.size() < kMostLogs; }
 
   const FaultTally& tally(size_t kind_at) const { return tallies_[kind_at]; }
+  // Faults of runs with several kinds at once.
+  const FaultTally& several() const { return several_; }
   uint64_t fault_steps() const { return faulty_.steps; }
   uint64_t fault_requests() const { return faulty_.requests; }
   uint64_t clean_requests() const { return clean_.requests; }
@@ -57,12 +59,14 @@ class CampaignFold {
   static constexpr size_t kMostStories = 20;
 
   void AddCoverage(const PlannedRun& planned, const CampaignRun& run);
-  void AddFault(size_t kind_at, const FaultResult& fault);
   void KeepFirst();
   std::vector<IncidentStory> PickStories() const;
 
   std::vector<const FaultKind*> kinds_;
   std::vector<FaultTally> tallies_;
+  FaultTally several_;  // faults of runs with several kinds at once
+  uint64_t several_runs_ = 0;
+  std::vector<uint64_t> of_several_;  // ... by kind
   FeatureCoverage coverage_;
   RunTotals clean_, faulty_;
   uint64_t folded_ = 0;

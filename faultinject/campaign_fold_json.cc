@@ -70,7 +70,8 @@ CampaignRun RunFrom(const Json& json) {
     FaultResult& fault = run.faults.emplace_back();
     fault.outcome = static_cast<Outcome>(one.at(0).get<int>());
     fault.reasons = CheckSet(one.at(1).get<uint32_t>());
-    if (one.size() > 2) fault.delay = one.at(2).get<uint64_t>();
+    fault.kind = one.at(2).get<size_t>();
+    if (one.size() > 3) fault.delay = one.at(3).get<uint64_t>();
   }
   for (const Json& story : json.at("stories")) run.stories.push_back(StoryFrom(story));
   json.at("red").get_to(run.red);
@@ -93,7 +94,7 @@ CampaignRun RunFrom(const Json& json) {
 std::string ToLine(const CampaignRun& run) {
   Json faults = Json::array();
   for (const FaultResult& fault : run.faults) {
-    Json one = {static_cast<int>(fault.outcome), fault.reasons.mask()};
+    Json one = {static_cast<int>(fault.outcome), fault.reasons.mask(), fault.kind};
     if (fault.delay) one.push_back(*fault.delay);
     faults.push_back(std::move(one));
   }
@@ -135,6 +136,7 @@ Json CampaignFold::ToJson(bool clock) const {
                       {"pairs", coverage_.pairs},
                       {"faults", coverage_.faults_by_kind}};
   for (const FaultTally& tally : tallies_) json["tallies"].push_back(TallyOf(tally));
+  json["several"] = {{"runs", several_runs_}, {"tally", TallyOf(several_)}, {"kinds", of_several_}};
   if (clock) json["clock"] = {clean_seconds_, off_seconds_, off_tokens_};
   return json;
 }
@@ -152,6 +154,11 @@ bool CampaignFold::FromJson(const Json& json) {
       if (tally.at("kind") != read.tallies_[k].kind) return false;
       TallyFrom(tally, &read.tallies_[k]);
     }
+    const Json& several = json.at("several");
+    several.at("runs").get_to(read.several_runs_);
+    TallyFrom(several.at("tally"), &read.several_);
+    if (several.at("kinds").size() != read.of_several_.size()) return false;
+    several.at("kinds").get_to(read.of_several_);
     json.at("bad_runs").get_to(read.bad_runs_);
     json.at("red").get_to(read.red_);
     json.at("red_count").get_to(read.red_count_);

@@ -29,6 +29,7 @@ Json ConfigJson(const CampaignConfig& c) {
                {"trace", c.trace},
                {"requests", c.requests},
                {"steps", c.steps},
+               {"requests_per_run", c.requests_per_run},
                {"duration", c.duration_seconds},
                {"faults", c.faults},
                {"features", c.features},
@@ -56,6 +57,7 @@ CampaignConfig ConfigFrom(const Json& json) {
   json.at("trace").get_to(c.trace);
   json.at("requests").get_to(c.requests);
   json.at("steps").get_to(c.steps);
+  json.at("requests_per_run").get_to(c.requests_per_run);
   json.at("duration").get_to(c.duration_seconds);
   json.at("faults").get_to(c.faults);
   json.at("features").get_to(c.features);

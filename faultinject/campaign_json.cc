@@ -9,10 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json FaultJson(const FaultTally& tally) {
-  Json json;
-  json["kind"] = tally.kind;
-  json["class"] = std::string(1, tally.fault_class);
+Json FaultJson(const FaultTally& tally, Json json) {
   json["activated"] = tally.activated;
   for (int i = 0; i < kOutcomeCount; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -23,6 +20,16 @@ Json FaultJson(const FaultTally& tally) {
   json["delay_steps"] = Json::object();
   for (const auto& [steps, count] : tally.delay_steps) {
     json["delay_steps"][std::to_string(steps)] = count;
+  }
+  return json;
+}
+
+Json SeveralJson(const CampaignReport& report) {
+  Json json = FaultJson(report.several.tally, {{"runs", report.several.runs}});
+  json["wrong_tokens_fence_off"] = report.several.tally.off_arm_wrong_tokens;
+  json["by_kind"] = Json::object();
+  for (size_t k = 0; k < report.faults.size() && k < report.several.activated.size(); ++k) {
+    json["by_kind"][report.faults[k].kind] = report.several.activated[k];
   }
   return json;
 }
@@ -81,7 +88,9 @@ void AddArms(const CampaignReport& report, Json* out) {
                        {"steps", report.clean_arm.steps},
                        {"entries_checked", report.clean_arm.entries_checked},
                        {"violations", report.clean_arm.violations},
-                       {"wrong_tokens_published", report.clean_arm.wrong_tokens_published}};
+                       {"wrong_tokens_published", report.clean_arm.wrong_tokens_published},
+                       {"ownership_changes", report.clean_arm.ownership_changes},
+                       {"configurations", report.clean_arm.runs}};
   Json by_kind = Json::object();
   for (const FaultTally& tally : report.faults) by_kind[tally.kind] = tally.off_arm_wrong_tokens;
   json["off_arm"] = {{"wrong_tokens_published", report.off_arm.wrong_tokens_published},
@@ -89,7 +98,9 @@ void AddArms(const CampaignReport& report, Json* out) {
 }
 
 Json CoverageJson(const FeatureCoverage& coverage) {
-  Json json;
+  Json json = {{"features_met", coverage.features_met()},
+               {"pairs_met", coverage.pairs_met()},
+               {"pairs_all", coverage.features.empty() ? 0 : coverage.pairs_all()}};
   json["features"] = Json::array();
   for (size_t a = 0; a < coverage.features.size(); ++a) {
     json["features"].push_back(
@@ -118,8 +129,18 @@ std::string ToJson(const CampaignReport& report, int indent) {
   Json json;
   AddTotals(report, &json);
   json["faults"] = Json::array();
-  for (const FaultTally& tally : report.faults) json["faults"].push_back(FaultJson(tally));
+  for (const FaultTally& tally : report.faults) {
+    json["faults"].push_back(
+        FaultJson(tally, {{"kind", tally.kind}, {"class", std::string(1, tally.fault_class)}}));
+  }
+  json["several_at_once"] = SeveralJson(report);
   AddArms(report, &json);
+  if (report.config.policy == Policy::kRecompute) {
+    json["recompute"] = {{"requests", report.recompute.requests},
+                         {"ended_right", report.recompute.right},
+                         {"withdrawn", report.recompute.withdrawn},
+                         {"lost", report.recompute.lost()}};
+  }
   json["coverage"] = CoverageJson(report.coverage);
   json["device_bytes_per_page"] = report.device_bytes_per_page;
   json["device_bytes_per_entry"] = report.device_bytes_per_entry;

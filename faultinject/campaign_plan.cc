@@ -18,6 +18,7 @@ constexpr uint64_t kCleanPiece = 1000;
 constexpr uint64_t kEpisodeRequests = 24;
 constexpr uint64_t kLeastEpisodeRequests = 8;
 constexpr uint64_t kMostEpisodesOfAKind = 600;
+constexpr uint64_t kMostAtOnce = 4;  // kinds
 constexpr uint64_t kWithoutEnd = std::numeric_limits<uint64_t>::max() / 4;
 
 uint64_t Ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -79,9 +80,6 @@ Status CheckCampaignConfig(const CampaignConfig& config) {
   if (config.level == Level::kOff) {
     return Status::Invalid("level must be map, full or audit (a campaign has its own off arm)");
   }
-  if (config.policy == Policy::kRecompute) {
-    return Status::Invalid("policy recompute: a campaign counts ended requests");
-  }
   const std::optional<NumericChoice>& n = config.numeric;
   if (n && (n->attention.empty() || n->kv.empty() || n->weights.empty())) {
     return Status::Invalid("numeric: none of its lists may be empty");
@@ -120,19 +118,19 @@ void CampaignPlan::CountRuns() {
   // A trace is served as one stream, and so is what ends after so many steps.
   const bool whole = !generated || config_.steps != 0;
   clean_requests_ = generated ? given : std::min(given, source_.size());
-  piece_ = whole ? clean_requests_ : kCleanPiece;
+  const uint64_t piece = config_.requests_per_run != 0 ? config_.requests_per_run : kCleanPiece;
+  piece_ = whole ? clean_requests_ : piece;
   clean_runs_ = Ceil(clean_requests_, piece_);
-  const uint64_t kinds = kinds_.size();
-  if (kinds == 0) return;
+  if (kinds_.empty()) return;
   const bool counted = !(config_.until_complete && config_.requests == 0);
   wanted_ = counted ? given : 0;
   episode_ = kEpisodeRequests;
   if (counted) {
-    episode_ = std::min(episode_, std::max(wanted_ / kinds, kLeastEpisodeRequests));
-    fault_runs_ = std::max(kinds, Ceil(wanted_, episode_));
+    episode_ = std::min(episode_, std::max(wanted_ / slots(), kLeastEpisodeRequests));
+    fault_runs_ = std::max(slots(), Ceil(wanted_, episode_));
   }
   if (config_.until_complete) {
-    fault_runs_ = std::max(fault_runs_, kinds * kMostEpisodesOfAKind);
+    fault_runs_ = std::max(fault_runs_, slots() * kMostEpisodesOfAKind);
   }
   if (timed && !config_.until_complete) fault_runs_ = kWithoutEnd;
 }
@@ -146,18 +144,35 @@ PlannedRun CampaignPlan::CleanRun(uint64_t number, uint64_t piece) const {
 
 PlannedRun CampaignPlan::FaultRun(uint64_t number, uint64_t slot) const {
   PlannedRun run{.number = number, .requests = episode_};
-  run.kind_at = slot % kinds_.size();
-  run.kind = kinds_[run.kind_at];
-  run.round = slot / kinds_.size();
+  run.round = slot / slots();
   run.first_request = slot * episode_;
+  const size_t kind = slot % slots();
+  if (kind < kinds_.size()) {
+    run.kinds = {kind};
+    return run;
+  }
+  Rng rng(Mix64(config_.seed) ^ Mix64(number + 0x5EED));
+  const uint64_t n = rng.Between(2, std::min<uint64_t>(kMostAtOnce, kinds_.size()));
+  while (run.kinds.size() < n) {
+    const size_t drawn = rng.Below(kinds_.size());
+    if (std::find(run.kinds.begin(), run.kinds.end(), drawn) == run.kinds.end()) {
+      run.kinds.push_back(drawn);
+    }
+  }
   return run;
+}
+
+std::vector<const FaultKind*> CampaignPlan::KindsOf(const PlannedRun& run) const {
+  std::vector<const FaultKind*> kinds;
+  for (const size_t at : run.kinds) kinds.push_back(kinds_[at]);
+  return kinds;
 }
 
 std::optional<PlannedRun> CampaignPlan::At(uint64_t number) const {
   if (number == 0) return std::nullopt;
   const uint64_t at = number - 1;
   if (endless_) {
-    const uint64_t cycle = 1 + kRoundsPerCleanRun * kinds_.size();
+    const uint64_t cycle = 1 + kRoundsPerCleanRun * slots();
     if (at % cycle == 0) return CleanRun(number, at / cycle);
     return FaultRun(number, at / cycle * (cycle - 1) + at % cycle - 1);
   }
@@ -172,12 +187,13 @@ bool CampaignPlan::Mine(uint64_t number) const {
 }
 
 bool CampaignPlan::Wants(const PlannedRun& run, const CampaignFold& fold) const {
-  if (run.kind == nullptr || run.round == 0 || config_.only) return true;
+  if (!run.faulty() || run.round == 0 || config_.only) return true;
   if (config_.steps != 0 && fold.fault_steps() >= config_.steps) return false;
   if (!config_.until_complete) return true;
-  if (run.round < kMostEpisodesOfAKind && !MissingOf(*run.kind, fold.tally(run.kind_at)).empty()) {
-    return true;
-  }
+  const bool enough = run.several()
+                          ? fold.several().activated >= kActivationsToComplete
+                          : MissingOf(*kinds_[run.kinds[0]], fold.tally(run.kinds[0])).empty();
+  if (run.round < kMostEpisodesOfAKind && !enough) return true;
   return fold.fault_requests() < wanted_;
 }
 

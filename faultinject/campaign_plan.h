@@ -1,8 +1,9 @@
 // Which runs a campaign has: the list behind the numbers.
 //
-// Idea: a run's number says all about it: no-fault or which kind, how many requests, which of the
-// trace. Numbers begin at 1. Invariant: a pure function of the config; what other runs came to
-// decides only whether a run is wanted, never what it is (I-120).
+// Idea: a run's number says all about it: no-fault or which kinds, how many requests, which of the
+// trace. In a round each kind has a run of its own, and one has several kinds at once. Numbers
+// begin at 1. Invariant: a pure function of the config; what other runs came to decides only
+// whether a run is wanted, never what it is (I-120).
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,13 @@ class CampaignFold;
 
 struct PlannedRun {
   uint64_t number = 0;
-  size_t kind_at = 0;               // of the campaign's kinds
-  const FaultKind* kind = nullptr;  // null: no faults
-  uint64_t round = 0;               // how many runs of this sort came before
+  std::vector<size_t> kinds{};  // of the campaign's; none: no faults
+  uint64_t round = 0;           // how many runs of this sort came before
   uint64_t requests = 0;
   uint64_t first_request = 0;  // of the trace
+
+  bool faulty() const { return !kinds.empty(); }
+  bool several() const { return kinds.size() > 1; }
 };
 
 class CampaignPlan {
@@ -35,12 +38,16 @@ class CampaignPlan {
 
   const CampaignConfig& config() const { return config_; }
   const std::vector<const FaultKind*>& kinds() const { return kinds_; }
+  // Of a run, in its order.
+  std::vector<const FaultKind*> KindsOf(const PlannedRun& run) const;
   const RequestSource& source() const { return source_; }
   // Nothing: behind the last one.
   std::optional<PlannedRun> At(uint64_t number) const;
   // Is this run among those to be done here (shard, only)?
   bool Mine(uint64_t number) const;
-  // Is it still wanted, after all runs before it? Once a kind isn't, it never is again.
+  // Runs with faults in a round.
+  uint64_t slots() const { return kinds_.size() + (kinds_.size() > 1 ? 1 : 0); }
+  // Is it still wanted, after all runs before it? Once a sort isn't, it never is again.
   bool Wants(const PlannedRun& run, const CampaignFold& fold) const;
   // How much of the work is done, 0..1; `running`: requests served by no-fault runs under way.
   double Fraction(const CampaignFold& fold, uint64_t running, double seconds) const;

@@ -64,6 +64,7 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
     RedOutcomes(report->faults[k], &red);
     RedReasons(*kinds[k], report->faults[k], &red);
   }
+  RedOutcomes(report->several.tally, &red);
   if (report->false_alarms != 0) {
     red.push_back(std::to_string(report->false_alarms) + " false alarms");
   }
@@ -74,6 +75,10 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
   if (report->clean_arm.wrong_tokens_published != 0) {
     red.push_back("the no-fault arm published " +
                   std::to_string(report->clean_arm.wrong_tokens_published) + " wrong tokens");
+  }
+  if (const uint64_t lost = report->recompute.lost(); lost != 0 && !report->partial) {
+    red.push_back(std::to_string(lost) + " of " + std::to_string(report->recompute.requests) +
+                  " requests that went back to be computed again didn't end right");
   }
   // A part of a campaign needn't have all arms, and one that was interrupted didn't get there yet.
   const bool part = report->config.shard.of > 1 || report->config.only || report->partial;

@@ -25,13 +25,13 @@ class Here final : public RunDoer {
     listener.sinks = options_.hooks->sinks;
     listener.clean_seconds = options_.clean_seconds;
     listener.twin = !options_.plan->kinds().empty();
-    listener.on_fault = [&] {
-      if (options_.on_fault) options_.on_fault(*run.kind);
+    listener.on_fault = [&](size_t kind) {
+      if (options_.on_fault) options_.on_fault(*options_.plan->kinds()[kind]);
       if (in_run) in_run(run.number, true);
     };
     listener.go_on = [&](uint64_t steps, uint64_t served) {
       steps_ = steps;
-      served_ = run.kind == nullptr ? served : 0;
+      served_ = run.faulty() ? 0 : served;
       if (steps % 64 == 0 && options_.tick) options_.tick();
       return !stopped_ && !(options_.hooks->stop != nullptr && options_.hooks->stop->load());
     };

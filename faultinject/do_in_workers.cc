@@ -26,7 +26,7 @@ struct Worker {
   int socket = -1;
   std::string bytes;  // read, not yet a whole frame
   std::optional<PlannedRun> run{};
-  uint64_t faults = 0;  // activated in this run
+  std::vector<size_t> faults{};  // activated in this run, by kind
   ProgressFrame progress{};
 };
 
@@ -39,22 +39,23 @@ std::string DeathOf(int status) {
 }
 
 // What stands for a run that took its process down.
-CampaignRun LostRun(const PlannedRun& planned, uint64_t faults, const std::string& death) {
+CampaignRun LostRun(const CampaignPlan& plan, const PlannedRun& planned,
+                    const std::vector<size_t>& faults, const std::string& death) {
   CampaignRun run;
   run.number = planned.number;
   run.bad = true;
-  if (planned.kind == nullptr || faults == 0) {
+  if (faults.empty()) {
     run.red.push_back("run " + std::to_string(planned.number) + ", without a fault so far, " +
                       death);
     return run;
   }
-  run.faults.push_back({.outcome = Outcome::kCrashed});
+  run.faults.push_back({.kind = faults.back(), .outcome = Outcome::kCrashed});
   IncidentStory& story = run.stories.emplace_back();
-  story.kind = std::string(planned.kind->name);
+  story.kind = std::string(plan.kinds()[faults.back()]->name);
   story.outcome = Outcome::kCrashed;
   story.run = planned.number;
   story.timeline.push_back(
-      {0, "crashed", "the run " + death + " after its fault no. " + std::to_string(faults)});
+      {0, "crashed", "the run " + death + " after its fault no. " + std::to_string(faults.size())});
   return run;
 }
 
@@ -106,7 +107,7 @@ class Workers final : public RunDoer {
         }
       }
       worker.run = run;
-      worker.faults = 0;
+      worker.faults.clear();
       worker.progress = {};
       const RunOrder order{run.number, stories};
       if (send(worker.socket, &order, sizeof(order), MSG_NOSIGNAL) == sizeof(order)) return;
@@ -235,8 +236,8 @@ class Workers final : public RunDoer {
         break;
       }
       case FrameKind::kFault:
-        ++worker->faults;
-        if (options_.on_fault) options_.on_fault(*worker->run->kind);
+        worker->faults.push_back(As<uint32_t>(bytes));
+        if (options_.on_fault) options_.on_fault(*options_.plan->kinds()[worker->faults.back()]);
         break;
       case FrameKind::kProgress:
         worker->progress = As<ProgressFrame>(bytes);
@@ -258,9 +259,9 @@ class Workers final : public RunDoer {
   // The worker is dead, and so is its run.
   void Bury(Worker* worker) {
     const PlannedRun planned = *worker->run;
-    const uint64_t faults = worker->faults;
+    const std::vector<size_t> faults = worker->faults;
     const std::string death = DeathOf(End(worker));
-    done_.push_back({planned, LostRun(planned, faults, death)});
+    done_.push_back({planned, LostRun(*options_.plan, planned, faults, death)});
   }
 
   DoerOptions options_;

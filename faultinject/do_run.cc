@@ -31,17 +31,22 @@ void AddTo(RunTotals* totals, const RunResult& run) {
   totals->false_alarms += run.false_alarms;
 }
 
+void AddComebacks(RunTotals* totals, const Comebacks::Counts& counts) {
+  totals->recomputed += counts.failed;
+  totals->recomputed_right += counts.right;
+  totals->recomputed_withdrawn += counts.withdrawn;
+}
+
 std::string InRun(const PlannedRun& run) { return "run " + std::to_string(run.number); }
 
 Result<EpisodePlan> PlanEngine(const CampaignPlan& plan, const PlannedRun& run, uint64_t attempt) {
   EpisodePlan episode;
   episode.number = run.number;
   episode.attempt = attempt;
-  episode.kind = run.kind;
+  episode.kinds = plan.KindsOf(run);
   episode.trace =
-      run.kind == nullptr
-          ? plan.source().Stream(run.round, run.first_request, run.requests)
-          : plan.source().Slice(run.number << 8 | attempt, run.first_request, run.requests);
+      run.faulty() ? plan.source().Slice(run.number << 8 | attempt, run.first_request, run.requests)
+                   : plan.source().Stream(run.round, run.first_request, run.requests);
   if (Status status = DrawEpisode(plan.config(), &episode); !status.ok()) return status;
   return episode;
 }
@@ -100,7 +105,8 @@ CampaignRun CleanRun(const CampaignPlan& plan, const PlannedRun& run, const RunL
 void AddFaults(RunResult* on, const PlannedRun& run, CampaignRun* result) {
   for (size_t i = 0; i < on->faults.size(); ++i) {
     const FaultRecord& fault = on->faults[i];
-    FaultResult one{.outcome = on->outcomes[i], .reasons = fault.reasons};
+    FaultResult one{
+        .kind = run.kinds[fault.kind], .outcome = on->outcomes[i], .reasons = fault.reasons};
     if (fault.first_report) one.delay = static_cast<uint64_t>(*fault.first_report - fault.step);
     result->faults.push_back(one);
     result->bad |= IsBad(one.outcome);
@@ -122,7 +128,9 @@ CampaignRun FaultRun(const CampaignPlan& plan, const PlannedRun& run, WantedStor
     std::array<uint64_t, kOutcomeCount> told{};
     RunOptions options;
     options.sinks = listener.sinks;
-    options.on_fault = listener.on_fault;
+    if (listener.on_fault) {
+      options.on_fault = [&](size_t kind) { listener.on_fault(run.kinds[kind]); };
+    }
     options.go_on = listener.go_on;
     options.want_story = [&](const FaultRecord&, Outcome outcome) {
       const auto at = static_cast<size_t>(outcome);
@@ -131,6 +139,7 @@ CampaignRun FaultRun(const CampaignPlan& plan, const PlannedRun& run, WantedStor
     Result<RunResult> on = RunEpisode(*episode, options);
     if (!on.ok()) return Refused(std::move(result), on.status());
     AddTo(&result.totals, *on);
+    if (plan.config().policy == Policy::kRecompute) AddComebacks(&result.totals, on->comebacks);
     result.totals.requests += episode->trace.size();
     result.features = on->features;
     result.met = on->reached;
@@ -153,18 +162,17 @@ CampaignRun FaultRun(const CampaignPlan& plan, const PlannedRun& run, WantedStor
 
 CampaignRun DoRun(const CampaignPlan& plan, const PlannedRun& run, WantedStories stories,
                   const RunListener& listener) {
-  return run.kind == nullptr ? CleanRun(plan, run, listener)
-                             : FaultRun(plan, run, stories, listener);
+  return run.faulty() ? FaultRun(plan, run, stories, listener) : CleanRun(plan, run, listener);
 }
 
 Status RecordRun(const CampaignPlan& plan, const PlannedRun& run, const std::string& dir,
                  const std::string& name) {
-  for (uint64_t attempt = 0; attempt < (run.kind == nullptr ? 1 : kTriesToActivate); ++attempt) {
+  for (uint64_t attempt = 0; attempt < (run.faulty() ? kTriesToActivate : 1); ++attempt) {
     Result<EpisodePlan> episode = PlanEngine(plan, run, attempt);
     if (!episode.ok()) return Status(episode.status().code(), episode.status().message());
     RunOptions options;
     options.record_to = dir + "/" + name;
-    options.stop_at_violation = run.kind == nullptr;
+    options.stop_at_violation = !run.faulty();
     Result<RunResult> played = RunEpisode(*episode, options);
     if (!played.ok()) return Status(played.status().code(), played.status().message());
     if (played->activated != 0 || played->false_alarms != 0) break;
@@ -172,9 +180,11 @@ Status RecordRun(const CampaignPlan& plan, const PlannedRun& run, const std::str
   return Status();
 }
 
-std::string LogNameOf(const PlannedRun& run) {
-  return "run" + std::to_string(run.number) + "_" +
-         (run.kind == nullptr ? std::string("no_fault") : std::string(run.kind->name)) + ".kvlog";
+std::string LogNameOf(const CampaignPlan& plan, const PlannedRun& run) {
+  const std::string what = !run.faulty()   ? "no_fault"
+                           : run.several() ? "several"
+                                           : std::string(plan.KindsOf(run)[0]->name);
+  return "run" + std::to_string(run.number) + "_" + what + ".kvlog";
 }
 
 }  // namespace kvfence

@@ -21,7 +21,7 @@ using WantedStories = uint32_t;
 
 struct RunListener {
   std::vector<EventSink*> sinks{};
-  std::function<void()> on_fault{};
+  std::function<void(size_t kind)> on_fault{};  // of the campaign's kinds
   // Now and then; false: stop now.
   std::function<bool(uint64_t steps, uint64_t served)> go_on{};
   double clean_seconds = 0;  // a no-fault run ends after this; 0: never
@@ -35,6 +35,6 @@ CampaignRun DoRun(const CampaignPlan& plan, const PlannedRun& run, WantedStories
 Status RecordRun(const CampaignPlan& plan, const PlannedRun& run, const std::string& dir,
                  const std::string& name);
 // The name of a run's log.
-std::string LogNameOf(const PlannedRun& run);
+std::string LogNameOf(const CampaignPlan& plan, const PlannedRun& run);
 
 }  // namespace kvfence

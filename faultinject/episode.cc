@@ -14,19 +14,34 @@
 namespace kvfence {
 namespace {
 
+constexpr int64_t kIdleSteps = 24;  // without effect, after which a fault is over
+
 // How often a faulted page changes hands before the fault can do harm.
-uint64_t ChangesOf(const FaultKind* kind) {
-  if (kind == nullptr) return 0;
+uint64_t ChangesOf(const FaultKind& kind) {
   for (const std::string_view twice :
        {"double_free", "double_return", "stale_index_entry", "free_cached"}) {
-    if (kind->name == twice) return 2;
+    if (kind.name == twice) return 2;
   }
-  return kind->name == "free_while_held" ? 1 : 0;
+  return kind.name == "free_while_held" ? 1 : 0;
 }
 
 // An index entry that should be gone misleads whenever it's hit, and a page that stands in the free
 // list twice is issued twice whenever it's taken while it's held: however often it was free before.
-bool Heals(const FaultKind* kind) { return ChangesOf(kind) < 2; }
+bool Heals(const FaultKind& kind) { return ChangesOf(kind) < 2; }
+
+std::vector<FaultNature> NaturesOf(const std::vector<const FaultKind*>& kinds) {
+  std::vector<FaultNature> natures;
+  for (const FaultKind* kind : kinds) {
+    natures.push_back({kind->reasons, ChangesOf(*kind), Heals(*kind)});
+  }
+  return natures;
+}
+
+std::vector<std::unique_ptr<Injector>> InjectorsOf(const std::vector<const FaultKind*>& kinds) {
+  std::vector<std::unique_ptr<Injector>> injectors;
+  for (const FaultKind* kind : kinds) injectors.push_back(MakeInjector(kind->name));
+  return injectors;
+}
 
 EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
   EngineNames names;
@@ -55,6 +70,7 @@ void Summarise(const EngineReport& report, const Fence* fence, const FaultWatch&
   result->violations = watch.violations();
   result->false_alarms = watch.false_alarms();
   result->wrong_without_fault = watch.wrong_without_fault();
+  result->comebacks = watch.comebacks();
   if (fence != nullptr) {
     const Fence::Stats stats = fence->stats();
     result->events = stats.events;
@@ -64,8 +80,8 @@ void Summarise(const EngineReport& report, const Fence* fence, const FaultWatch&
   }
   result->activated = watch.faults().size();
   result->faults.assign(watch.faults().begin(), watch.faults().end());
-  for (const FaultRecord& fault : result->faults) {
-    result->outcomes.push_back(JudgeOutcome(fault.evidence));
+  for (size_t i = 0; i < result->faults.size(); ++i) {
+    result->outcomes.push_back(JudgeOutcome(watch.EvidenceOf(i)));
   }
 }
 
@@ -75,10 +91,13 @@ void AddStories(const EpisodePlan& plan, const RunOptions& options, const Episod
   for (const std::string& line : Describe(plan.engine)) {
     settings += (settings.empty() ? "" : " ") + line;
   }
+  for (size_t k = 0; plan.kinds.size() > 1 && k < plan.kinds.size(); ++k) {
+    settings += (k == 0 ? " at_once=" : "+") + std::string(plan.kinds[k]->name);
+  }
   for (size_t i = 0; i < result->faults.size(); ++i) {
     if (!options.want_story(result->faults[i], result->outcomes[i])) continue;
     IncidentStory story;
-    story.kind = std::string(plan.kind->name);
+    story.kind = std::string(plan.kinds[result->faults[i].kind]->name);
     story.outcome = result->outcomes[i];
     story.run = plan.number;
     story.timeline.push_back({0, "settings", settings});
@@ -93,10 +112,9 @@ void AddStories(const EpisodePlan& plan, const RunOptions& options, const Episod
 }  // namespace
 
 Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options) {
-  const bool faults = plan.kind != nullptr;
+  const bool faults = !plan.kinds.empty();
   EpisodeNotes notes;
-  FaultWatch watch(faults ? plan.kind->reasons : CheckSet(), ChangesOf(plan.kind), Heals(plan.kind),
-                   24);
+  FaultWatch watch(NaturesOf(plan.kinds), kIdleSteps);
   watch.on_begin = options.on_fault;
   const bool stories = faults && options.want_story;
   if (stories) watch.notes = &notes;
@@ -112,9 +130,9 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
       watch.incident = [&](const Violation& violation) { return fence->IncidentJson(violation); };
     }
   }
-  Saboteur saboteur(faults ? MakeInjector(plan.kind->name) : nullptr, &watch, watch.notes,
-                    fence.get(), plan.engine.pages, Mix64(plan.engine.seed) ^ 3,
-                    {.gap = plan.fault_gap, .one_in = plan.fault_one_in});
+  Saboteur saboteur(InjectorsOf(plan.kinds), &watch, watch.notes, fence.get(), plan.engine.pages,
+                    Mix64(plan.engine.seed) ^ 3,
+                    {plan.fault_gap, plan.fault_one_in, plan.most_faults});
   EngineConfig config = plan.engine;
   config.judge_raw = plan.engine.judge_raw && options.fence;
   Result<std::unique_ptr<Engine<SwitchedTracker>>> made = Engine<SwitchedTracker>::Create(

@@ -1,5 +1,5 @@
-// One episode: a fresh engine with drawn settings serves a few requests while faults of one kind
-// are put in, once with the fence and once without.
+// One episode: a fresh engine with drawn settings serves a few requests while faults of one kind,
+// or of several at once, are put in, once with the fence and once without.
 //
 // Invariant: a pure function of (campaign config, run number, attempt) (I-20, I-120).
 #pragma once
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comebacks.h"
 #include "fault_record.h"
 #include "feature_choice.h"
 #include "kvfence/campaign.h"
@@ -43,13 +44,14 @@ uint64_t LongestOf(const std::vector<TraceRequest>& trace);
 
 struct EpisodePlan {
   uint64_t number = 0;
-  uint64_t attempt = 0;             // engines tried before because they gave the kind no occasion
-  const FaultKind* kind = nullptr;  // null: the continuous arm without faults
+  uint64_t attempt = 0;  // engines tried before because they gave the kind no occasion
+  std::vector<const FaultKind*> kinds{};  // none: the continuous arm without faults
   EngineConfig engine;
   std::vector<TraceRequest> trace;
   FenceConfig fence;
-  uint64_t fault_gap = 4;     // most steps between one fault's end and the next
-  uint64_t fault_one_in = 2;  // of so many occasions about one is taken
+  uint64_t fault_gap = 4;               // most steps between one fault's end and the next
+  uint64_t fault_one_in = 2;            // of so many occasions about one is taken
+  uint64_t most_faults = ~uint64_t{0};  // of each kind
 };
 // Draws the settings. Refuses when the given pages can't serve the longest request.
 Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan);
@@ -64,6 +66,7 @@ struct RunResult {
   uint64_t tokens = 0, wrong_tokens = 0, aborted = 0;
   uint64_t violations = 0, false_alarms = 0, wrong_without_fault = 0;
   uint64_t device_bytes_pages = 0;
+  Comebacks::Counts comebacks;
   uint64_t activated = 0;
   FeatureMask features = 0, reached = 0;  // that were on; that did something
   bool stopped = false;                   // interrupted
@@ -78,8 +81,8 @@ struct RunOptions {
   // Which faults are to be told as stories; empty: none.
   std::function<bool(const FaultRecord&, Outcome)> want_story{};
   std::vector<EventSink*> sinks{};
-  std::function<void()> on_fault{};
-  std::string record_to{};         // a log of all that the fence is told; empty: none
+  std::function<void(size_t kind)> on_fault{};  // which of the plan's kinds
+  std::string record_to{};                      // a log of all that the fence is told; empty: none
   bool stop_at_violation = false;  // after the step in which the fence first reports anything
   std::function<bool(uint64_t steps, uint64_t ended)> go_on{};  // false: stop now
 };

@@ -7,6 +7,9 @@
 namespace kvfence {
 namespace {
 
+// A request may be struck by one fault after the other; what's struck for ever still ends.
+constexpr uint64_t kMostRecomputes = 64;
+
 uint64_t PagesOf(uint64_t tokens, uint64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
@@ -54,7 +57,7 @@ Status DrawFeatures(const CampaignConfig& config, const Swarm& swarm, const Epis
     if (rng.Chance(swarm.features[i], 8)) drawn |= FeatureMask{1} << i;
   }
   if (!config.trace.empty()) drawn = MaskOf(EngineFeatures());
-  e->features = FeaturesOf(choice->Apply(drawn, plan.kind));
+  e->features = FeaturesOf(choice->Apply(drawn, plan.kinds));
   const uint64_t pages = e->pages;
   DrawSizes(rng, LongestOf(plan.trace), e);
   if (config.pages != 0 && e->pages != pages) {
@@ -141,19 +144,24 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
   if (config.numeric) e.numeric = DrawShape(*config.numeric, *plan);
   e.reuse = rng.Chance(swarm.lifo, 8) ? ReuseOrder::kLifo : ReuseOrder::kFifo;
   e.reach_tile = uint64_t{1} << rng.Below(swarm.tile_doublings + 1);
-  if (plan->kind != nullptr && plan->kind->name == "row_tail")
+  if (std::any_of(plan->kinds.begin(), plan->kinds.end(),
+                  [](const FaultKind* kind) { return kind->name == "row_tail"; })) {
     e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
+  }
   if (Status status = DrawFeatures(config, swarm, *plan, rng, &e); !status.ok()) return status;
   // A trace that was given says all that its clients did: none of its requests is taken back.
   const bool withdrawing = rng.Chance(swarm.withdrawing, 8);
   const uint64_t withdrawn = rng.Between(10, swarm.withdrawn_most);
   e.abort_per_mille = generated && withdrawing ? withdrawn : 0;
   e.policy = config.policy;
-  e.max_steps = plan->kind == nullptr ? config.steps : 0;
-  e.judge_raw = plan->kind != nullptr;
+  e.most_recomputes = kMostRecomputes;
+  e.max_steps = plan->kinds.empty() ? config.steps : 0;
+  e.judge_raw = !plan->kinds.empty();
   if (Status status = CheckEngineConfig(e); !status.ok()) return status;
   plan->fault_gap = swarm.fault_gap;
   plan->fault_one_in = swarm.fault_one_in;
+  // Who is struck goes on living, so that faults could go on for ever.
+  if (config.policy == Policy::kRecompute) plan->most_faults = plan->trace.size();
   plan->fence = FenceConfigFor(e, plan->trace);
   plan->fence.level = config.level;
   plan->fence.disabled = config.disabled;

@@ -33,6 +33,8 @@ const char* WhatOf(NoteKind kind) {
       return "withdrawn";
     case NoteKind::kFenced:
       return "abort";
+    case NoteKind::kSentBack:
+      return "sent back";
     case NoteKind::kPreempted:
       return "preempted";
   }
@@ -71,6 +73,8 @@ std::string TextOf(const Note& note, const std::string& pages) {
       return Who(note) + " is taken back by its client";
     case NoteKind::kFenced:
       return Who(note) + " is ended, its token isn't published";
+    case NoteKind::kSentBack:
+      return Who(note) + " went back to what was good of it, to be computed again";
     case NoteKind::kPreempted:
       return Who(note) + " is preempted, and will be computed again";
     case NoteKind::kFault:
@@ -92,7 +96,8 @@ bool Concerns(const Note& note, const FaultRecord& fault) {
   // Of pages that come and go only the faulted ones matter, if there are any.
   if (IsPageNote(note.kind) && !fault.mark.pages.empty()) return fault.Names(PageId(note.page));
   if (note.request != kNoRequest) {
-    return fault.Affects(note.request) || Holds(fault.bystanders, note.request);
+    return fault.Affects(note.request) || Holds(fault.bystanders, note.request) ||
+           Holds(fault.recovered, note.request);
   }
   if (note.page >= 0 && !fault.mark.pages.empty()) return fault.Names(PageId(note.page));
   return note.step >= fault.step;

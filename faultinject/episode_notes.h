@@ -26,6 +26,7 @@ enum class NoteKind : uint8_t {
   kFinished,
   kAborted,
   kFenced,
+  kSentBack,
   kPreempted,
 };
 

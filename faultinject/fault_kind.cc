@@ -50,6 +50,10 @@ constexpr std::array kKinds = {
     FaultKind{"free_cached", 'B', "after_retire",
               Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch}), false,
               "a page that rests in the prefix index is returned", "prefix_cache", "one_space"},
+    FaultKind{"copy_skipped", 'B', "after_retire", Set({R::kWriteShared}), false,
+              "a page that siblings share is taken for one's alone: they write into it without a "
+              "copy of their own",
+              "parallel_sampling", "swap"},
     FaultKind{"late_foreign_write", 'C', "async", kLateWrite, false,
               "a copy for the page's former owner lands after the page was issued again"},
     FaultKind{"stray_write", 'C', "async", kLateWrite, false,
@@ -68,6 +72,9 @@ constexpr std::array kKinds = {
               false, "two rows' table entries are exchanged after validate (an upload too early)"},
     FaultKind{"table_rewritten", 'D', "after_attention", Set({R::kChangedDuringStep}), true,
               "a table word is overwritten after attention and before the step is confirmed"},
+    FaultKind{"confirm_lost", 'D', "on_confirm", Set({R::kUnverified, R::kChangedDuringStep}), true,
+              "the re-check of a step is never launched on a rank, so its rows have no complete "
+              "verdict"},
     FaultKind{"row_swap", 'E', "before_validate",
               Set({R::kPageMismatch, R::kPageOutOfRange, R::kRowTail}), false,
               "two rows' table entries are exchanged"},

@@ -39,7 +39,7 @@ struct Evidence {
   bool wrong_read = false;       // the raw read of a row was wrong
   bool reported = false;         // by any reason
   bool answered = false;         // by a declared one
-  bool collateral = false;       // a request ended that held no faulted object
+  bool collateral = false;       // a request ended (or went back) that held no faulted object
 };
 
 // What became of an activated fault. A wrong read that nobody reported counts as missed even where
@@ -55,11 +55,15 @@ constexpr Outcome JudgeOutcome(const Evidence& e) {
 // One activated fault.
 struct FaultRecord {
   FaultMark mark;
+  size_t kind = 0;                         // of those that the run puts in
+  bool open = true;                        // more of it is to be expected
   int64_t step = -1;                       // activated
   std::vector<RequestIndex> affected{};    // so far; sorted
   std::vector<RequestIndex> bystanders{};  // ended though not affected
+  std::vector<RequestIndex> recovered{};   // were affected, went back, and no longer are
   Evidence evidence{};
-  CheckSet reasons{};  // all that were reported of it
+  std::set<size_t> beside{};  // numbers of faults that may have made the same read wrong
+  CheckSet reasons{};         // all that were reported of it
   std::optional<int64_t> first_report{};
   std::vector<GroupPage> sick{};  // faulted pages that haven't been free since
   std::set<std::pair<KeyId, uint64_t>> sick_on_host{};  // faulted content, by key and number
@@ -74,6 +78,12 @@ struct FaultRecord {
   void Affect(RequestIndex request) {
     const auto at = std::lower_bound(affected.begin(), affected.end(), request);
     if (at == affected.end() || *at != request) affected.insert(at, request);
+  }
+  void Release(RequestIndex request) {
+    const auto at = std::lower_bound(affected.begin(), affected.end(), request);
+    if (at == affected.end() || *at != request) return;
+    affected.erase(at);
+    recovered.push_back(request);
   }
   bool Sick(GroupPage page) const {
     return std::find(sick.begin(), sick.end(), page) != sick.end();

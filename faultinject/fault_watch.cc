@@ -5,8 +5,10 @@
 
 namespace kvfence {
 
-size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark) {
+size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark, size_t kind) {
+  for (FaultRecord& earlier : faults_) earlier.open &= earlier.kind != kind;
   FaultRecord fault;
+  fault.kind = kind;
   fault.step = fault.last_effect = step_;
   for (const RequestIndex request : mark.requests) fault.Affect(request);
   for (const PageId page : mark.pages) {
@@ -15,9 +17,8 @@ size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark) {
   for (const PageId page : mark.pages) fault.Infect({page});
   fault.mark = std::move(mark);
   faults_.push_back(std::move(fault));
-  open_ = true;
   Add({.step = step_, .kind = NoteKind::kFault});
-  if (on_begin) on_begin();
+  if (on_begin) on_begin(kind);
   return faults_.size() - 1;
 }
 
@@ -28,30 +29,65 @@ RequestIndex FaultWatch::RequestOf(RequestId id) const {
   return !id || it == names_.end() ? kNoRequest : it->second;
 }
 
-FaultRecord* FaultWatch::FaultOf(RequestIndex request, std::optional<GroupPage> page,
-                                 CheckSet reasons) {
-  const auto touched = [&](const FaultRecord& fault) {
-    return (request != kNoRequest && fault.Affects(request)) || (page && fault.Sick(*page));
-  };
-  const bool declared = reasons.empty() || (reasons.mask() & expected_.mask()) != 0;
-  FaultRecord* latest = nullptr;
-  for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
-    if (!touched(*it)) continue;
-    if (declared || it->evidence.answered) return &*it;
-    if (latest == nullptr) latest = &*it;
-  }
-  if (latest != nullptr) return latest;
-  for (auto it = faults_.rbegin(); page && it != faults_.rend(); ++it) {
-    if (it->Names(page->page)) return &*it;
-  }
-  return faults_.empty() ? nullptr : &faults_.back();
+bool FaultWatch::Declared(const std::vector<FaultRecord*>& faults, CheckSet reasons) const {
+  return std::any_of(faults.begin(), faults.end(), [&](const FaultRecord* fault) {
+    return (natures_[fault->kind].expected.mask() & reasons.mask()) != 0;
+  });
 }
 
-FaultRecord* FaultWatch::Touch(RequestIndex request, std::optional<GroupPage> page,
-                               CheckSet reasons) {
-  FaultRecord* fault = FaultOf(request, page, reasons);
-  if (fault != nullptr) fault->last_effect = step_;
-  return fault;
+std::vector<FaultRecord*> FaultWatch::Touch(RequestIndex request, std::optional<GroupPage> page,
+                                            CheckSet reasons) {
+  std::vector<FaultRecord*> touched, faults;
+  const auto collect = [&](auto touches) {
+    for (auto it = faults_.rbegin(); it != faults_.rend(); ++it) {
+      if (!touches(*it)) continue;
+      touched.push_back(&*it);
+      if (it->open) faults.push_back(&*it);
+    }
+  };
+  collect([&](const FaultRecord& fault) {
+    return (request != kNoRequest && fault.Affects(request)) || (page && fault.Sick(*page));
+  });
+  // A page that was free since is nobody's fault but where nothing else is.
+  if (touched.empty() && page) collect([&](const FaultRecord& f) { return f.Names(page->page); });
+  if (faults.empty() && !touched.empty()) faults.push_back(touched.front());
+  if (!reasons.empty() && !Declared(faults, reasons)) Explain(touched, reasons, &faults);
+  if (faults.empty() && !faults_.empty()) {
+    const auto latest = std::find_if(faults_.rbegin(), faults_.rend(), [&](FaultRecord& fault) {
+      return Declared({&fault}, reasons);
+    });
+    faults.push_back(latest == faults_.rend() ? &faults_.back() : &*latest);
+  }
+  for (FaultRecord* fault : faults) fault->last_effect = step_;
+  return faults;
+}
+
+// No fault of the set declares the reason: it's of one that is over, or what follows from one that
+// was answered already.
+void FaultWatch::Explain(const std::vector<FaultRecord*>& touched, CheckSet reasons,
+                         std::vector<FaultRecord*>* faults) const {
+  const auto keep = [&](auto good) {
+    std::vector<FaultRecord*> kept;
+    for (FaultRecord* fault : touched) {
+      if (good(*fault)) kept.push_back(fault);
+    }
+    if (kept.empty()) return false;
+    *faults = std::move(kept);
+    return true;
+  };
+  if (keep([&](FaultRecord& fault) { return Declared({&fault}, reasons); })) return;
+  keep([](const FaultRecord& f) { return f.evidence.answered; });
+}
+
+// A report answers for all faults that it may be of.
+void FaultWatch::Report(const std::vector<FaultRecord*>& faults, CheckSet reasons) {
+  const bool answered = Declared(faults, reasons);
+  for (FaultRecord* fault : faults) {
+    fault->evidence.reported = true;
+    fault->evidence.answered |= answered;
+    fault->reasons = fault->reasons + reasons;
+    if (!fault->first_report) fault->first_report = step_;
+  }
 }
 
 void FaultWatch::PageGoesTo(RequestIndex request, PageId page, bool change) {
@@ -156,28 +192,29 @@ void FaultWatch::OnViolation(const Violation& violation) {
   if (violation.page >= 0) {
     page = {PageId(violation.page), static_cast<size_t>(std::max<int64_t>(violation.pool, 0))};
   }
-  FaultRecord* fault = Touch(request, page, CheckSet(violation.reason));
-  if (fault == nullptr) {
-    ++false_alarms_;
-    return;
+  const std::vector<FaultRecord*> faults = Touch(request, page, CheckSet(violation.reason));
+  if (faults.empty()) ++false_alarms_;
+  Report(faults, CheckSet(violation.reason));
+  for (FaultRecord* fault : faults) {
+    if (!fault->first_violation) fault->first_violation = violation;
   }
-  fault->evidence.reported = true;
-  fault->evidence.answered |= expected_.Has(violation.reason);
-  fault->reasons = fault->reasons + violation.reason;
-  if (!fault->first_report) fault->first_report = step_;
-  if (!fault->first_violation) fault->first_violation = violation;
 }
 
-void FaultWatch::OnRow(const RowOutcome& row) {
+void FaultWatch::OnRow(const StepOutcome& step, const RowOutcome& row) {
   const bool wrong_out = row.published && row.token_wrong;
-  if (wrong_out) ++wrong_published_;
+  if (wrong_out) {
+    ++wrong_published_;
+    comebacks_.PublishedWrong(row.request);
+  }
   if (row.raw_wrong || wrong_out) {
-    FaultRecord* fault = Touch(row.request, {}, row.reasons);
-    if (fault == nullptr) {
-      if (wrong_out) ++wrong_without_fault_;
-    } else {
+    const std::vector<FaultRecord*> faults = Touch(row.request, {}, row.reasons);
+    if (faults.empty() && wrong_out) ++wrong_without_fault_;
+    for (FaultRecord* fault : faults) {
       fault->evidence.wrong_read = true;
       fault->evidence.wrong_published |= wrong_out;
+      for (const FaultRecord* other : faults) {
+        if (other != fault) fault->beside.insert(static_cast<size_t>(other - faults_.data()));
+      }
     }
     Add({.step = step_,
          .kind = wrong_out ? NoteKind::kWrongToken : NoteKind::kWrongRead,
@@ -187,32 +224,55 @@ void FaultWatch::OnRow(const RowOutcome& row) {
     Add({.step = step_, .kind = NoteKind::kPublished, .request = row.request});
   }
   if (row.published || row.withdrawn) return;
-  // Not published: the fence ended it.
-  FaultRecord* fault = Touch(row.request, {}, row.reasons);
-  if (fault == nullptr) {
+  // Not published: the fence ended it, or sent it back.
+  comebacks_.Failed(row.request, launched_.empty() ? step.step.value() : launched_.rbegin()->first);
+  const std::vector<FaultRecord*> faults = Touch(row.request, {}, row.reasons);
+  if (faults.empty()) {
     if (violations_ == 0) ++false_alarms_;  // else it was counted as it was reported
     return;
   }
-  fault->evidence.reported = true;
-  fault->reasons = fault->reasons + row.reasons;
-  if ((row.reasons.mask() & expected_.mask()) != 0) fault->evidence.answered = true;
-  if (!fault->first_report) fault->first_report = step_;
-  if (fault->Affects(row.request)) return;
-  fault->evidence.collateral = true;
-  fault->bystanders.push_back(row.request);
+  Report(faults, row.reasons);
+  if (faults.front()->Affects(row.request)) return;
+  faults.front()->evidence.collateral = true;
+  faults.front()->bystanders.push_back(row.request);
 }
 
 void FaultWatch::OnStep(const StepOutcome& step) {
   Spread(step);
-  for (const RowOutcome& row : step.rows) OnRow(row);
+  for (const RowOutcome& row : step.rows) OnRow(step, row);
 }
 
 void FaultWatch::OnEnd(RequestIndex request, RequestId, EndKind kind) {
+  comebacks_.Ended(request, kind);
   NoteKind note = NoteKind::kFinished;
   if (kind == EndKind::kFenced) note = NoteKind::kFenced;
   if (kind == EndKind::kAborted || kind == EndKind::kRejected) note = NoteKind::kAborted;
   if (kind == EndKind::kPreempted) note = NoteKind::kPreempted;
   Add({.step = step_, .kind = note, .request = request});
+}
+
+void FaultWatch::CameBack(FaultSurface& at, const Comebacks::Back& back) {
+  const RequestIndex request = back.request;
+  Add({.step = step_, .kind = NoteKind::kSentBack, .request = request});
+  for (FaultRecord& fault : faults_) {
+    // A later fault names it as it is now.
+    if (!fault.Affects(request) || fault.step > static_cast<int64_t>(back.launched)) continue;
+    bool holds = false;
+    for (size_t g = 0; g < at.groups(); ++g) {
+      for (const PageId page : at.PagesIn(g, request)) holds |= fault.Sick({page, g});
+    }
+    if (!holds) fault.Release(request);
+  }
+}
+
+bool FaultWatch::StillOpen(FaultSurface& at, const FaultRecord& fault) const {
+  if (step_ == fault.step) return true;
+  if (step_ - fault.last_effect >= idle_) return false;
+  if (fault.changes < natures_[fault.kind].changes) return true;
+  for (const RequestIndex request : at.Running()) {
+    if (fault.Affects(request)) return true;
+  }
+  return false;
 }
 
 void FaultWatch::StepDone(FaultSurface& at) {
@@ -226,24 +286,26 @@ void FaultWatch::StepDone(FaultSurface& at) {
     if (incident && fault.record.empty() && fault.first_violation) {
       fault.record = incident(*fault.first_violation);
     }
-    if (!heals_ || step_ == fault.step || fault.changes < changes_) continue;
+    const FaultNature& nature = natures_[fault.kind];
+    if (!nature.heals || step_ == fault.step || fault.changes < nature.changes) continue;
     std::erase_if(fault.sick, [&](const GroupPage& sick) {
       return at.StateOf(sick.page, sick.group) == PageState::kFree;
     });
   }
-  if (!open_) return;
-  const FaultRecord& fault = faults_.back();
-  const int64_t quiet = step_ - fault.last_effect;
-  if (step_ == fault.step) return;
-  if (quiet >= idle_) {
-    open_ = false;
-    return;
+  for (const Comebacks::Back& back : comebacks_.BackBy(at.step().value())) CameBack(at, back);
+  for (FaultRecord& fault : faults_) fault.open = fault.open && StillOpen(at, fault);
+}
+
+// Where the raw read of a row may have been wrong for several faults, the answer to one of them
+// answers for it.
+Evidence FaultWatch::EvidenceOf(size_t fault) const {
+  Evidence evidence = faults_[fault].evidence;
+  if (!evidence.wrong_read || evidence.reported) return evidence;
+  for (const size_t other : faults_[fault].beside) {
+    if (!faults_[other].evidence.answered) continue;
+    evidence.reported = evidence.answered = true;
   }
-  if (fault.changes < changes_) return;
-  for (const RequestIndex request : at.Running()) {
-    if (fault.Affects(request)) return;
-  }
-  open_ = false;
+  return evidence;
 }
 
 void FaultWatch::Crashed() {

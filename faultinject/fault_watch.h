@@ -4,9 +4,12 @@
 // Idea: a request is affected by a fault if the fault names it, or if it held a faulted object at
 // or after the activation. Faulted are the pages that the fault names; where their content is moved
 // to; what rows that ended for the fault were to write; and a shared table that is made of a wrong
-// row. What happens to an affected request belongs to that fault; what happens to any other belongs
-// to the latest fault, as collateral. Without any fault a report is a false alarm. Invariant: the
-// engine's feed decides (what was read, what was published), the ledger is never asked.
+// row. What happens to an affected request belongs to that fault, or, where several faults stand at
+// once, to all those that affect it: they can't be told apart. What happens to any other belongs to
+// the latest fault, as collateral. A request that was sent back to be computed again is no
+// longer affected, unless it still holds a faulted object. Without any fault a report is a false
+// alarm. Invariant: the engine's feed decides (what was read, what was published), the ledger is
+// never asked.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +19,10 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "comebacks.h"
 #include "episode_notes.h"
 #include "fault_record.h"
 #include "kvfence/finding.h"
@@ -25,19 +30,25 @@
 
 namespace kvfence {
 
+// What the watch must know of a kind.
+struct FaultNature {
+  CheckSet expected{};   // the reasons that may answer
+  uint64_t changes = 0;  // a fault whose effect comes when its page next changes hands isn't over
+                         // before that happened so many times
+  bool heals = true;     // after that a faulted page is harmless as soon as it's free
+};
+
 class FaultWatch : public OutcomeSink, public EventSink {
  public:
-  // `expected`: the reasons that may answer. `changes`: a fault whose effect comes when its page
-  // next changes hands isn't over before that happened so many times; `heals`: after that a faulted
-  // page is harmless as soon as it's free; `idle`: the next fault may be put in after so many steps
-  // without effect.
-  FaultWatch(CheckSet expected, uint64_t changes, bool heals, int64_t idle)
-      : expected_(expected), changes_(changes), heals_(heals), idle_(idle) {}
+  // `natures`: of the kinds that are put in; `idle`: a fault is over after so many steps without
+  // effect.
+  FaultWatch(std::vector<FaultNature> natures, int64_t idle)
+      : natures_(std::move(natures)), idle_(idle) {}
 
   // --- the injector's side ------------------------------------------------------------------
-  // A fault is about to be put in. Returns its number.
-  size_t Begin(FaultSurface& at, FaultMark mark);
-  bool open() const { return open_; }
+  // A fault of that kind is about to be put in. Returns its number.
+  size_t Begin(FaultSurface& at, FaultMark mark, size_t kind = 0);
+  bool open(size_t fault) const { return faults_[fault].open; }
   // A page went to a request: whoever gets a faulted one is affected. `change`: it's issued, or
   // found in the index.
   void PageGoesTo(RequestIndex request, PageId page, bool change = true);
@@ -55,7 +66,7 @@ class FaultWatch : public OutcomeSink, public EventSink {
   // Which request the fence means; set where the run names its requests.
   void Name(NameId name, RequestIndex request);
   std::function<std::string(const Violation&)> incident{};  // makes the record of a violation
-  std::function<void()> on_begin{};
+  std::function<void(size_t kind)> on_begin{};
   EpisodeNotes* notes = nullptr;
 
   void OnStep(const StepOutcome& step) override;
@@ -64,6 +75,9 @@ class FaultWatch : public OutcomeSink, public EventSink {
   void OnStep(const StepStats&) override {}
 
   std::span<const FaultRecord> faults() const { return faults_; }
+  // What is known of a fault in the end.
+  Evidence EvidenceOf(size_t fault) const;
+  Comebacks::Counts comebacks() const { return comebacks_.counts(); }
   uint64_t false_alarms() const { return false_alarms_; }
   uint64_t violations() const { return violations_; }
   uint64_t wrong_published() const { return wrong_published_; }
@@ -77,29 +91,36 @@ class FaultWatch : public OutcomeSink, public EventSink {
     std::vector<GroupPage> held{};
     std::vector<GroupPage> written{};
   };
-  // The fault that answers for it: the latest that affects the request or whose faulted page it
-  // is, and that was answered already where only consequences (no declared reason) are reported;
-  // else the latest that ever named the page; else the latest of all; null: none.
-  FaultRecord* FaultOf(RequestIndex request, std::optional<GroupPage> page, CheckSet reasons);
-  FaultRecord* Touch(RequestIndex request, std::optional<GroupPage> page, CheckSet reasons);
+  // The faults that answer for it, together: all open ones that affect the request or whose faulted
+  // page it is, else the latest that was; where there is none, those that ever named the page. If
+  // none of them declares any of `reasons`, then those that are over and do, else those that were
+  // answered already. If no fault affects or names it, the latest that declares any of them, else
+  // the latest of all. Empty: there was no fault. Something was seen of them.
+  std::vector<FaultRecord*> Touch(RequestIndex request, std::optional<GroupPage> page,
+                                  CheckSet reasons);
+  void Explain(const std::vector<FaultRecord*>& touched, CheckSet reasons,
+               std::vector<FaultRecord*>* faults) const;
+  bool Declared(const std::vector<FaultRecord*>& faults, CheckSet reasons) const;
+  void Report(const std::vector<FaultRecord*>& faults, CheckSet reasons);
+  bool StillOpen(FaultSurface& at, const FaultRecord& fault) const;
   // Rows that ended, and with them whoever relies on what they were to write.
   void Spread(const StepOutcome& step);
-  void OnRow(const RowOutcome& row);
+  void OnRow(const StepOutcome& step, const RowOutcome& row);
+  // A request that went back holds what it holds now, and nothing else.
+  void CameBack(FaultSurface& at, const Comebacks::Back& back);
   RequestIndex RequestOf(RequestId id) const;
   void Add(const Note& note) {
     if (notes != nullptr) notes->Add(note);
   }
 
-  CheckSet expected_;
-  uint64_t changes_;
-  bool heals_;
-  int64_t idle_;
+  const std::vector<FaultNature> natures_;
+  const int64_t idle_;
   int64_t step_ = 0;
-  bool open_ = false;
   std::vector<FaultRecord> faults_;
   std::map<uint64_t, std::vector<RowPages>> launched_;  // by step, of those not settled
   std::vector<std::pair<size_t, GroupPage>> spread_;  // faults, and pages they have just spread to
   std::unordered_map<uint32_t, RequestIndex> names_;  // only looked up, never iterated
+  Comebacks comebacks_;
   uint64_t false_alarms_ = 0;
   uint64_t violations_ = 0;
   uint64_t wrong_published_ = 0;

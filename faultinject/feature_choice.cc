@@ -17,7 +17,16 @@ constexpr Sign kSigns[] = {
     {"chunked_prefill", [](const EngineReport& r) { return r.prefill_rows > r.admitted; }},
     {"padded_batches", [](const EngineReport& r) { return r.pad_rows > 0; }},
     {"sliding_window", [](const EngineReport& r) { return r.pages_slid > 0; }},
-    {"one_space", [](const EngineReport& r) { return r.pages_slid > 0; }},
+    // Alone in its space a group shares it with nobody.
+    {"one_space", [](const EngineReport& r) { return r.pages_slid > 0 || r.guesses > 0; }},
+    {"parallel_sampling", [](const EngineReport& r) { return r.siblings > 0; }},
+    {"beam_search", [](const EngineReport& r) { return r.beams_replaced > 0; }},
+    {"speculative", [](const EngineReport& r) { return r.guesses > 0; }},
+    {"early_publish", [](const EngineReport& r) { return r.pages_published > 0; }},
+    {"radix_dedupe", [](const EngineReport& r) { return r.pages_exchanged > 0; }},
+    {"swap", [](const EngineReport& r) { return r.swaps_in > 0; }},
+    {"host_offload", [](const EngineReport& r) { return r.pages_loaded > 0; }},
+    {"cascade", [](const EngineReport& r) { return r.prefix_entries > 0; }},
 };
 
 }  // namespace
@@ -71,10 +80,9 @@ Result<FeatureChoice> FeatureChoice::Read(const std::vector<std::string>& words)
   return choice;
 }
 
-FeatureMask FeatureChoice::Apply(FeatureMask drawn, const FaultKind* kind) const {
-  if (kind != nullptr) {
-    drawn = (drawn | MaskOfNames(kind->needs)) & ~MaskOfNames(kind->without);
-  }
+FeatureMask FeatureChoice::Apply(FeatureMask drawn, std::span<const FaultKind* const> kinds) const {
+  for (const FaultKind* kind : kinds) drawn |= MaskOfNames(kind->needs);
+  for (const FaultKind* kind : kinds) drawn &= ~MaskOfNames(kind->without);
   return (drawn | on) & ~off;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,13 @@ struct FeatureChoice {
   // `words`, one after the other: "all" and "none" settle each feature, NAME is always on, -NAME
   // never. Refuses unknown ones.
   static Result<FeatureChoice> Read(const std::vector<std::string>& words);
-  // What the kind needs comes before what was drawn, what was asked for before both.
-  FeatureMask Apply(FeatureMask drawn, const FaultKind* kind) const;
+  // What the kinds need comes before what was drawn, what they can't do with before that, what was
+  // asked for before all.
+  FeatureMask Apply(FeatureMask drawn, std::span<const FaultKind* const> kinds) const;
 };
 
-// Which of the features that were on did something, by what the engine counted. Of a feature
-// without a figure of its own it's taken for granted.
+// Which of the features that were on did something, by what the engine counted. Of a feature that
+// can't but act (identities, ranks, steps that overlap) it's taken for granted.
 FeatureMask ReachedBy(const EngineReport& report, FeatureMask on);
 
 }  // namespace kvfence

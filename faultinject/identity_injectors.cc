@@ -30,22 +30,30 @@ class KeyCollides final : public Injector {
 
 class OldIncarnation final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows = RowsWhere(s.at, [](const StepRow&) { return true; });
-    const StepRow* const* row = PickOf(s.rng, rows);
-    if (row == nullptr) return false;
+    // A row that decodes: what is sent back has published since it was last.
+    const std::vector<const StepRow*> rows = RowsWhere(
+        s.at, [](const StepRow& row) { return row.publishes && row.new_tokens <= kMostDecoded; });
+    const StepRow* const* picked = PickOf(s.rng, rows);
+    if (picked == nullptr) return false;
+    const StepRow& row = **picked;
+    const std::span<const PageId> pages = s.at.PagesOf(row.request);
     // Whoever had one of its pages before may have ended, or run as another incarnation now.
-    for (const PageId page : s.at.PagesOf((*row)->request)) {
+    for (const PageId page : pages) {
       const PageTenure& former = s.seen.pages[static_cast<size_t>(page.value())].former;
       if (former.request == kNoRequest || s.at.IdOf(former.request) == former.id) continue;
-      s.Begin(s.at,
-              {.text = Name((*row)->row) + " of " + Name((*row)->request) +
-                       " runs for an incarnation of " + Name(former.request) + " that has ended",
-               .requests = {(*row)->request}});
-      s.at.SetRowRequest((*row)->row, former.id);
+      const std::string text = Name(row.row) + " of " + Name(row.request) +
+                               " runs for an incarnation of " + Name(former.request) +
+                               " that has ended";
+      const uint64_t first = std::min<uint64_t>(row.length_before / s.at.page_size(), pages.size());
+      s.Begin(s.at, {.text = text,
+                     .pages = {pages.begin() + static_cast<std::ptrdiff_t>(first), pages.end()},
+                     .requests = {row.request}});
+      s.at.SetRowRequest(row.row, former.id);
       return true;
     }
     return false;
   }
+  static constexpr uint64_t kMostDecoded = 8;  // new tokens, guesses included
 };
 
 class RankTable final : public Injector {

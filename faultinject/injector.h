@@ -47,6 +47,8 @@ class Injector {
   virtual bool OnShare(Scene&, RequestIndex, std::vector<SharedPage>&) { return false; }
   // kProceed: nothing was put in.
   virtual ReturnAction OnReturn(Scene&, RequestIndex, PageId) { return ReturnAction::kProceed; }
+  // True: confirm isn't launched on that rank.
+  virtual bool OnConfirm(Scene&, RankId) { return false; }
   // True: the fence isn't told.
   virtual bool OnBindRow(Scene&, Row, RequestIndex) { return false; }
 };

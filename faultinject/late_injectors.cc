@@ -77,6 +77,17 @@ class TableRewritten final : public Injector {
   }
 };
 
+class ConfirmLost final : public Injector {
+  bool OnConfirm(Scene& s, RankId rank) override {
+    const std::vector<const StepRow*> rows = RowsWhere(s.at, [](const StepRow&) { return true; });
+    if (rows.empty()) return false;
+    FaultMark mark{.text = "confirm isn't launched on rank " + std::to_string(rank.value())};
+    for (const StepRow* row : rows) mark.requests.push_back(row->request);
+    s.Begin(s.at, std::move(mark));
+    return true;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Injector> MakeLateInjector(std::string_view kind) {
@@ -84,6 +95,7 @@ std::unique_ptr<Injector> MakeLateInjector(std::string_view kind) {
   if (kind == "slot_dropped") return std::make_unique<SlotDropped>();
   if (kind == "late_row_swap") return std::make_unique<LateRowSwap>();
   if (kind == "table_rewritten") return std::make_unique<TableRewritten>();
+  if (kind == "confirm_lost") return std::make_unique<ConfirmLost>();
   return nullptr;
 }
 

@@ -22,6 +22,8 @@ struct RunTotals {
   uint64_t requests = 0, steps = 0, events = 0, entries_checked = 0, ownership_changes = 0;
   uint64_t tokens = 0, wrong_tokens = 0, aborted = 0, false_alarms = 0;
   uint64_t off_wrong_tokens = 0;
+  // Policy recompute: requests that went back, ended right all the same, were taken back since.
+  uint64_t recomputed = 0, recomputed_right = 0, recomputed_withdrawn = 0;
 
   template <class F>
   static void ForEach(F f) {
@@ -29,7 +31,8 @@ struct RunTotals {
          {&RunTotals::engines, &RunTotals::requests, &RunTotals::steps, &RunTotals::events,
           &RunTotals::entries_checked, &RunTotals::ownership_changes, &RunTotals::tokens,
           &RunTotals::wrong_tokens, &RunTotals::aborted, &RunTotals::false_alarms,
-          &RunTotals::off_wrong_tokens}) {
+          &RunTotals::off_wrong_tokens, &RunTotals::recomputed, &RunTotals::recomputed_right,
+          &RunTotals::recomputed_withdrawn}) {
       f(member);
     }
   }
@@ -39,6 +42,7 @@ struct RunTotals {
 };
 
 struct FaultResult {
+  size_t kind = 0;  // of the campaign's
   Outcome outcome{};
   CheckSet reasons{};
   std::optional<uint64_t> delay{};  // steps from activation to the first report

@@ -5,84 +5,101 @@
 
 namespace kvfence {
 
-Saboteur::Saboteur(std::unique_ptr<Injector> injector, FaultWatch* watch, EpisodeNotes* notes,
-                   Fence* fence, uint64_t pages, uint64_t seed, FaultPace pace)
-    : injector_(std::move(injector)),
-      watch_(watch),
-      notes_(notes),
-      fence_(fence),
-      rng_(seed),
-      pace_(pace) {
+Saboteur::Saboteur(std::vector<std::unique_ptr<Injector>> injectors, FaultWatch* watch,
+                   EpisodeNotes* notes, Fence* fence, uint64_t pages, uint64_t seed, FaultPace pace)
+    : watch_(watch), notes_(notes), fence_(fence), rng_(seed), pace_(pace) {
+  for (auto& injector : injectors) hands_.push_back({.injector = std::move(injector)});
   seen_.pages.resize(pages);
 }
 
-Scene Saboteur::SceneAt(FaultSurface& at) {
+Scene Saboteur::SceneAt(FaultSurface& at, Hand* hand) {
   return {.at = at,
           .rng = rng_,
           .seen = seen_,
           .fence = fence_,
-          .Begin = [this](FaultSurface& surface,
-                          FaultMark mark) { watch_->Begin(surface, std::move(mark)); },
+          .Begin =
+              [this, hand](FaultSurface& surface, FaultMark mark) {
+                const auto kind = static_cast<size_t>(hand - hands_.data());
+                ++hand->faults;
+                hand->fault = watch_->Begin(surface, std::move(mark), kind);
+              },
           .Async =
-              [this, &at](StepId not_before, std::function<bool(FaultSurface&)> work) {
-                at.EnqueueAsync(not_before, [this, work = std::move(work)](FaultSurface& surface) {
-                  if (state_ != State::kQueued) return;
-                  watch_->SetStep(StepOf(surface));
-                  state_ = work(surface) ? State::kOpen : State::kArmed;
-                });
+              [this, hand, &at](StepId not_before, std::function<bool(FaultSurface&)> work) {
+                at.EnqueueAsync(not_before,
+                                [this, hand, work = std::move(work)](FaultSurface& surface) {
+                                  if (hand->state != State::kQueued) return;
+                                  watch_->SetStep(StepOf(surface));
+                                  hand->state = work(surface) ? State::kOpen : State::kArmed;
+                                });
               }};
 }
 
 template <class Ask>
-bool Saboteur::Try(FaultSurface& at, Ask ask) {
-  if (state_ != State::kArmed || injector_ == nullptr) return false;
+bool Saboteur::Try(FaultSurface& at, Hand* hand, Ask ask) {
+  if (hand->state != State::kArmed) return false;
   watch_->SetStep(StepOf(at));
-  Scene scene = SceneAt(at);
-  if (!ask(scene)) return false;
-  state_ = State::kOpen;
+  Scene scene = SceneAt(at, hand);
+  if (!ask(*hand->injector, scene)) return false;
+  hand->state = State::kOpen;
   return true;
 }
 
 template <class Ask>
-bool Saboteur::Occasion(FaultSurface& at, Ask ask) {
-  return state_ == State::kArmed && rng_.Chance(1, pace_.one_in) && Try(at, ask);
+bool Saboteur::Occasion(FaultSurface& at, Hand* hand, Ask ask) {
+  return hand->state == State::kArmed && rng_.Chance(1, pace_.one_in) && Try(at, hand, ask);
 }
 
 void Saboteur::AfterPlan(FaultSurface& at) {
   watch_->SetStep(StepOf(at));
-  if (state_ == State::kWaiting && StepOf(at) >= arm_at_) state_ = State::kArmed;
+  for (Hand& hand : hands_) {
+    if (hand.faults >= pace_.most) continue;
+    if (hand.state == State::kWaiting && StepOf(at) >= hand.arm_at) hand.state = State::kArmed;
+  }
 }
 
 void Saboteur::BeforeUpload(FaultSurface& at) {
-  Occasion(at, [&](Scene& s) { return injector_->BeforeUpload(s); });
+  Occasions(at, [](Injector& injector, Scene& s) { return injector.BeforeUpload(s); });
 }
 
 void Saboteur::BeforeValidate(FaultSurface& at) {
   watch_->StepBegins(at);
-  Occasion(at, [&](Scene& s) { return injector_->BeforeValidate(s); });
+  Occasions(at, [](Injector& injector, Scene& s) { return injector.BeforeValidate(s); });
 }
 
 void Saboteur::BetweenValidateAndAttention(FaultSurface& at) {
-  Occasion(at, [&](Scene& s) { return injector_->BetweenValidateAndAttention(s); });
+  Occasions(at,
+            [](Injector& injector, Scene& s) { return injector.BetweenValidateAndAttention(s); });
 }
 
 void Saboteur::AfterAttention(FaultSurface& at) {
-  Occasion(at, [&](Scene& s) { return injector_->AfterAttention(s); });
+  Occasions(at, [](Injector& injector, Scene& s) { return injector.AfterAttention(s); });
+}
+
+bool Saboteur::OnConfirm(FaultSurface& at, RankId rank) {
+  for (Hand& hand : hands_) {
+    const auto ask = [&](Injector& i, Scene& s) { return i.OnConfirm(s, rank); };
+    if (Occasion(at, &hand, ask)) return false;
+  }
+  return true;
 }
 
 void Saboteur::AfterRetire(FaultSurface& at) {
-  if (!Occasion(at, [&](Scene& s) { return injector_->AfterRetire(s); })) {
-    if (Try(at, [&](Scene& s) { return injector_->Queue(s); })) state_ = State::kQueued;
+  for (Hand& hand : hands_) {
+    if (Occasion(at, &hand, [](Injector& i, Scene& s) { return i.AfterRetire(s); })) continue;
+    if (Try(at, &hand, [](Injector& i, Scene& s) { return i.Queue(s); })) {
+      hand.state = State::kQueued;
+    }
   }
   watch_->StepDone(at);
-  if (state_ == State::kOpen && !watch_->open()) {
-    state_ = State::kWaiting;
-    arm_at_ = StepOf(at) + static_cast<int64_t>(rng_.Between(1, pace_.gap));
+  for (Hand& hand : hands_) {
+    if (hand.state != State::kOpen || watch_->open(hand.fault)) continue;
+    hand.state = State::kWaiting;
+    hand.arm_at = StepOf(at) + static_cast<int64_t>(rng_.Between(1, pace_.gap));
   }
 }
 
 void Saboteur::OnAlloc(FaultSurface& at, RequestIndex request, std::vector<PageId>& pages) {
-  Occasion(at, [&](Scene& s) { return injector_->OnAlloc(s, request, pages); });
+  Occasions(at, [&](Injector& injector, Scene& s) { return injector.OnAlloc(s, request, pages); });
   const uint64_t held = at.PagesOf(request).size();
   for (size_t i = 0; i < pages.size(); ++i) {
     NoteIssue(at, request, pages[i], held + i);
@@ -115,7 +132,7 @@ void Saboteur::OnHold(FaultSurface& at, RequestIndex request, PageId page, bool 
 void Saboteur::OnMove(FaultSurface& at, const ContentMove& move) { watch_->Moved(at, move); }
 
 void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
-  Occasion(at, [&](Scene& s) { return injector_->OnShare(s, request, hits); });
+  Occasions(at, [&](Injector& injector, Scene& s) { return injector.OnShare(s, request, hits); });
   for (const SharedPage& hit : hits) {
     ++seen_.pages[static_cast<size_t>(hit.page.value())].shares;
     watch_->PageGoesTo(request, hit.page);
@@ -130,10 +147,13 @@ void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<Share
 
 ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId page) {
   ReturnAction action = ReturnAction::kProceed;
-  Occasion(at, [&](Scene& s) {
-    action = injector_->OnReturn(s, request, page);
-    return action != ReturnAction::kProceed;
-  });
+  for (Hand& hand : hands_) {
+    if (action != ReturnAction::kProceed) break;
+    Occasion(at, &hand, [&](Injector& injector, Scene& s) {
+      action = injector.OnReturn(s, request, page);
+      return action != ReturnAction::kProceed;
+    });
+  }
   std::vector<PageId>& returned = seen_.returned;
   if (returned.size() == Observations::kReturned) returned.erase(returned.begin());
   returned.push_back(page);
@@ -145,7 +165,11 @@ ReturnAction Saboteur::OnReturn(FaultSurface& at, RequestIndex request, PageId p
 }
 
 bool Saboteur::OnBindRow(FaultSurface& at, Row row, RequestIndex request) {
-  return !Occasion(at, [&](Scene& s) { return injector_->OnBindRow(s, row, request); });
+  for (Hand& hand : hands_) {
+    const auto ask = [&](Injector& i, Scene& s) { return i.OnBindRow(s, row, request); };
+    if (Occasion(at, &hand, ask)) return false;
+  }
+  return true;
 }
 
 }  // namespace kvfence

@@ -16,7 +16,9 @@ class StaleMapping final : public Injector {
     const StepRow& victim = **row;
     const std::span<const PageId> own = s.at.PagesOf(victim.request);
     if (std::find(own.begin(), own.end(), *page) != own.end()) return false;
-    const uint64_t k = s.rng.Below(std::min<uint64_t>(victim.covered, own.size()));
+    // Of pages that only the device knows to be read or not none is taken.
+    const uint64_t sure = s.at.LengthOf(victim.request) / s.at.page_size() + 1;
+    const uint64_t k = s.rng.Below(std::min<uint64_t>({victim.covered, own.size(), sure}));
     s.Begin(s.at,
             {.text = Name(victim.row) + " of " + Name(victim.request) + " names " + Name(*page) +
                      ", which was given back, as logical page " + std::to_string(k),

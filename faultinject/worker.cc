@@ -103,15 +103,14 @@ void ServeRuns(const DoerOptions& options, const std::atomic<bool>* stop, int so
     if (!options.hooks->sinks.empty()) listener.sinks = {&teller};
     listener.clean_seconds = options.clean_seconds;
     listener.twin = !options.plan->kinds().empty();
-    listener.on_fault = [&] {
-      teller.Tell(FrameKind::kFault, uint32_t{0});
+    listener.on_fault = [&](size_t kind) {
+      teller.Tell(FrameKind::kFault, static_cast<uint32_t>(kind));
       teller.Send();  // now: should the run die of it, the campaign knows
       if (in_run) in_run(order.number, true);
     };
     listener.go_on = [&](uint64_t steps, uint64_t served) {
       if (steps % 64 == 0 && teller.Due()) {
-        teller.Tell(FrameKind::kProgress,
-                    ProgressFrame{steps, planned->kind == nullptr ? served : 0});
+        teller.Tell(FrameKind::kProgress, ProgressFrame{steps, planned->faulty() ? 0 : served});
         teller.Send();
       }
       return !stop->load(std::memory_order_relaxed);

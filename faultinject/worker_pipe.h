@@ -1,6 +1,7 @@
 // What a worker process and its campaign say to each other over a socket.
 //
-// To the worker: one RunOrder per run. From it: frames, each a head and so many bytes. Both ends
+// To the worker: one RunOrder per run. From it: frames, each a head and so many bytes; of a fault,
+// which of the campaign's kinds it is. Both ends
 // are the same program, so plain memory will do.
 #pragma once
 

@@ -82,6 +82,16 @@ void Fence::Impl::ReportCompared() {
   }
 }
 
+void Fence::Impl::NoteStaleKeys(const ShareEvent& event) {
+  for (const Violation& v : event_findings) {
+    // An entry that the ledger doesn't know can't leave the index either.
+    if (v.reason != Reason::kStaleIndexEntry || v.expected == 0) continue;
+    for (size_t i = 0; i < event.keys.size(); ++i) {
+      if (event.pages[i].value() == v.page) stale_keys.push_back(event.keys[i]);
+    }
+  }
+}
+
 void Fence::Impl::Note(PoolId pool, std::span<const PageId> pages, PageVerb verb, RequestId req) {
   for (const PageId page : pages) {
     // The event that is about to begin.
@@ -139,7 +149,9 @@ Status Fence::Alloc(const AllocEvent& event) {
 
 Status Fence::Share(const ShareEvent& event) {
   impl_->Note(event.pool, event.pages, PageVerb::kShare, event.req);
-  return impl_->ToLedgers(event, event.rank, &Ledger::Share);
+  Status status = impl_->ToLedgers(event, event.rank, &Ledger::Share);
+  impl_->NoteStaleKeys(event);
+  return status;
 }
 
 Status Fence::Fork(const ForkEvent& event) {

@@ -108,6 +108,9 @@ class Fence::Impl {
   OpenStep* FindOpen(StepId step);
   void DecideOverRanks(OpenStep& open);
   void DecideRow(StepId step, Rank& rank, const LaunchedRow& row);
+  void CutPrefixes(OpenStep& open) const;
+  // Of the share that was just judged: keys whose entry is of another generation.
+  void NoteStaleKeys(const ShareEvent& event);
   Status RetireOn(Rank& rank, OpenStep& open);
 
   FenceConfig config;
@@ -123,6 +126,7 @@ class Fence::Impl {
   bool comparing_ranks = false;          // an event for all ranks is being judged by each
   std::vector<Violation> compared;       // what they found at its places, until all have judged
   std::vector<Violation> suspect_pages;  // what was found of pages outside steps since last retire
+  std::vector<KeyId> stale_keys;         // index entries that misled a request since last retire
   PageHistory history;
   Stats stats;
   int64_t last_step = -1;

@@ -252,6 +252,20 @@ void Merge(const std::vector<LaunchedRow>& rows, SettlementStore* store) {
 
 }  // namespace
 
+// What the device found wrong about a page's record or content stays wrong while the page is kept,
+// whatever the books say of it: it's no part of what a request may keep.
+void Fence::Impl::CutPrefixes(OpenStep& open) const {
+  constexpr CheckSet kStays = kContentReasons + Reason::kTagMismatch + Reason::kNotCommitted;
+  for (const Violation& v : open.violations) {
+    if (v.row < 0 || v.at < 0 || v.pool < 0 || !kStays.Has(v.reason)) continue;
+    const uint64_t size = config.pools[static_cast<size_t>(v.pool)].page_size;
+    for (RowResult& row : open.store.rows) {
+      if (row.row.value() != static_cast<uint64_t>(v.row)) continue;
+      row.good_prefix = std::min(row.good_prefix, static_cast<uint64_t>(v.at) * size);
+    }
+  }
+}
+
 Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
   const StepId step = open.step;
   if (rank.launched.empty() || rank.launched.front() > step) return Status();
@@ -270,6 +284,7 @@ Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
       }
     }
   }
+  CutPrefixes(open);
   ApplyPolicy(config.policy, step, open.violations, *rank.ledger, &open.store);
   rank.launched.erase(rank.launched.begin());
   rank.retired = step.value() + 1;
@@ -299,6 +314,9 @@ Result<Settlement> Fence::Retire(const RetireEvent& event) {
   open->violations.insert(open->violations.end(), impl_->suspect_pages.begin(),
                           impl_->suspect_pages.end());
   impl_->suspect_pages.clear();
+  std::vector<KeyId>& unpublish = open->store.unpublish;
+  unpublish.insert(unpublish.end(), impl_->stale_keys.begin(), impl_->stale_keys.end());
+  impl_->stale_keys.clear();
   for (size_t r = 0; r < impl_->ranks.size(); ++r) {
     if (!asked(r)) continue;
     if (Status status = impl_->RetireOn(impl_->ranks[r], *open); !status.ok()) return status;

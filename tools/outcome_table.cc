@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "progress.h"
 
@@ -27,7 +28,9 @@ void PrintTable(const CampaignReport& report, bool fancy, std::FILE* out) {
     std::fprintf(out, "%*s", width(i), std::string(kOutcomeNames[static_cast<size_t>(i)]).c_str());
   }
   std::fprintf(out, "\n");
-  for (const FaultTally& fault : report.faults) {
+  std::vector<FaultTally> rows = report.faults;
+  if (report.several.runs > 0) rows.push_back(report.several.tally);
+  for (const FaultTally& fault : rows) {
     std::fprintf(out, "%-19s %9llu", fault.kind.c_str(),
                  static_cast<unsigned long long>(fault.activated));
     bool bad = false;
@@ -62,6 +65,25 @@ void PrintMissing(const CampaignReport& report, std::FILE* out) {
   }
 }
 
+void PrintCleanArm(const CampaignReport& report, std::FILE* out) {
+  const CampaignReport::CleanArm& clean = report.clean_arm;
+  std::fprintf(out,
+               "\nno-fault arm: %s steps, %s entries checked, %llu reports, %llu wrong tokens;\n"
+               "  %s ownership changes, %llu drawn configurations\n",
+               Short(static_cast<double>(clean.steps)).c_str(),
+               Short(static_cast<double>(clean.entries_checked)).c_str(),
+               static_cast<unsigned long long>(clean.violations),
+               static_cast<unsigned long long>(clean.wrong_tokens_published),
+               Short(static_cast<double>(clean.ownership_changes)).c_str(),
+               static_cast<unsigned long long>(clean.runs));
+  if (const FeatureCoverage& met = report.coverage; !met.features.empty()) {
+    std::fprintf(out, "features met: %llu of %zu, %llu of %llu pairs of them\n",
+                 static_cast<unsigned long long>(met.features_met()), met.features.size(),
+                 static_cast<unsigned long long>(met.pairs_met()),
+                 static_cast<unsigned long long>(met.pairs_all()));
+  }
+}
+
 }  // namespace
 
 void PrintReport(const CampaignReport& report, const std::string& command, bool fancy,
@@ -71,12 +93,7 @@ void PrintReport(const CampaignReport& report, const std::string& command, bool 
   for (const std::string& line : report.drawn) drawn += " " + line;
   if (!drawn.empty()) std::fprintf(out, "drawn:%s\n", drawn.c_str());
   if (!report.faults.empty()) PrintTable(report, fancy, out);
-  std::fprintf(out,
-               "\nno-fault arm: %s steps, %s entries checked, %llu reports, %llu wrong tokens\n",
-               Short(static_cast<double>(report.clean_arm.steps)).c_str(),
-               Short(static_cast<double>(report.clean_arm.entries_checked)).c_str(),
-               static_cast<unsigned long long>(report.clean_arm.violations),
-               static_cast<unsigned long long>(report.clean_arm.wrong_tokens_published));
+  PrintCleanArm(report, out);
   if (!report.faults.empty()) {
     std::fprintf(out, "fence-off arm: %llu wrong tokens published\n",
                  static_cast<unsigned long long>(report.off_arm.wrong_tokens_published));
@@ -89,6 +106,13 @@ void PrintReport(const CampaignReport& report, const std::string& command, bool 
                Short(static_cast<double>(report.tokens_published)).c_str(),
                static_cast<unsigned long long>(report.wrong_tokens_published),
                static_cast<unsigned long long>(report.false_alarms));
+  if (report.config.policy == Policy::kRecompute) {
+    std::fprintf(out, "recomputed: %s requests, %s ended right, %s withdrawn, %llu lost\n",
+                 Short(static_cast<double>(report.recompute.requests)).c_str(),
+                 Short(static_cast<double>(report.recompute.right)).c_str(),
+                 Short(static_cast<double>(report.recompute.withdrawn)).c_str(),
+                 static_cast<unsigned long long>(report.recompute.lost()));
+  }
   if (report.clean_tokens_per_second > 0 && report.off_tokens_per_second > 0) {
     std::fprintf(out, "simulated tokens per second: %s with the fence, %s without\n",
                  Short(report.clean_tokens_per_second).c_str(),

@@ -21,6 +21,8 @@ ABSL_FLAG(int64_t, requests, -1,
           "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or the "
           "default number");
 ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
+ABSL_FLAG(int64_t, requests_per_run, -1,
+          "requests of one run of the no-fault arm, which has drawn settings of its own; -1: 1000");
 ABSL_FLAG(int64_t, duration, -1,
           "stop after this many seconds, and without --requests not before; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
@@ -29,7 +31,7 @@ ABSL_FLAG(
     std::vector<std::string>, features, {},
     "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
     "isn't named is drawn from the seed");
-ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort or stop");
+ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort, recompute or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");
@@ -61,9 +63,11 @@ Status ReadSizes(CampaignConfig* config) {
     int64_t value, least, most;
     uint64_t* out;
   };
-  const std::array<Size, 6> sizes = {{
+  const std::array<Size, 7> sizes = {{
       {"requests", absl::GetFlag(FLAGS_requests), 1, kMaxRequests, &config->requests},
       {"steps", absl::GetFlag(FLAGS_steps), 1, kMaxCount, &config->steps},
+      {"requests_per_run", absl::GetFlag(FLAGS_requests_per_run), 1, kMaxRequests,
+       &config->requests_per_run},
       {"duration", absl::GetFlag(FLAGS_duration), 1, kMaxCount, &config->duration_seconds},
       {"page_size", absl::GetFlag(FLAGS_page_size), 1, kMaxPageSize, &config->page_size},
       {"pages", absl::GetFlag(FLAGS_pages), 2, kMaxPages, &config->pages},
@@ -124,8 +128,10 @@ Status ReadPolicy(CampaignConfig* config) {
     config->policy = Policy::kStop;
   } else if (policy == "abort") {
     config->policy = Policy::kAbort;
+  } else if (policy == "recompute") {
+    config->policy = Policy::kRecompute;
   } else {
-    return Status::Invalid("--policy must be log, abort or stop, got '" + policy + "'");
+    return Status::Invalid("--policy must be log, abort, recompute or stop, got '" + policy + "'");
   }
   return Status();
 }
@@ -198,11 +204,33 @@ std::string Quoted(const std::string& word) {
 }  // namespace
 
 const std::vector<std::string_view>& RunFlags() {
-  static const std::vector<std::string_view> kFlags = {
-      "seed",        "trace",   "requests", "steps",        "duration",  "faults", "features",
-      "until",       "level",   "policy",   "page_size",    "pages",     "rows",   "jobs",
-      "shard",       "resume",  "only_run", "numeric",      "attention", "kv",     "weights",
-      "trace_scale", "backend", "out",      "metrics_port", "json"};
+  static const std::vector<std::string_view> kFlags = {"requests_per_run",
+                                                       "seed",
+                                                       "trace",
+                                                       "requests",
+                                                       "steps",
+                                                       "duration",
+                                                       "faults",
+                                                       "features",
+                                                       "until",
+                                                       "level",
+                                                       "policy",
+                                                       "page_size",
+                                                       "pages",
+                                                       "rows",
+                                                       "jobs",
+                                                       "shard",
+                                                       "resume",
+                                                       "only_run",
+                                                       "numeric",
+                                                       "attention",
+                                                       "kv",
+                                                       "weights",
+                                                       "trace_scale",
+                                                       "backend",
+                                                       "out",
+                                                       "metrics_port",
+                                                       "json"};
   return kFlags;
 }
 
@@ -230,6 +258,7 @@ std::string CommandOf(const CampaignConfig& config) {
   if (!config.trace.empty()) text += " --trace=" + Quoted(config.trace);
   add("requests", config.requests);
   add("steps", config.steps);
+  add("requests_per_run", config.requests_per_run);
   add("duration", config.duration_seconds);
   add("page_size", config.page_size);
   add("pages", config.pages);
@@ -244,6 +273,7 @@ std::string CommandOf(const CampaignConfig& config) {
   if (config.level != Level::kFull) text += " --level=" + std::string(LevelName(config.level));
   if (config.policy == Policy::kLog) text += " --policy=log";
   if (config.policy == Policy::kStop) text += " --policy=stop";
+  if (config.policy == Policy::kRecompute) text += " --policy=recompute";
   if (config.until_complete) text += " --until=complete";
   if (config.shard.of > 1) {
     text += " --shard=" + std::to_string(config.shard.part) + "/" + std::to_string(config.shard.of);

@@ -138,6 +138,8 @@ const Verb& RunVerb() {
       "  kvfence run --trace=conversation.jsonl --faults=none --page_size=64\n"
       "  kvfence run --faults=row_tail,row_swap --metrics_port=9391\n"
       "  kvfence run --seed=$(git rev-parse HEAD) --duration=600 --jobs=2\n"
+      "  kvfence run --faults=none --requests=200000 --requests_per_run=100    2,000 "
+      "configurations\n"
       "  kvfence run --requests=100000 --shard=1/4 --out=part1    (then kvfence merge)\n"
       "  kvfence run --seed=7 --only_run=57 --jobs=0                  one run, for a debugger\n",
       RunFlags(),

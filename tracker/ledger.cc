@@ -66,6 +66,9 @@ std::vector<KeyId> Ledger::KeysOf(PoolId pool, PageId page) const {
   return impl_->KeysOf(pool, page);
 }
 bool Ledger::IsSuspect(PoolId pool, PageId page) const { return impl_->IsSuspect(pool, page); }
+bool Ledger::IsCurrent(PoolId pool, PageId page, uint64_t tag) const {
+  return impl_->IsCurrent(pool, page, tag);
+}
 std::vector<std::pair<PoolId, PageId>> Ledger::WrittenPages(StepId step, Row row) const {
   return impl_->WrittenPages(step, row);
 }

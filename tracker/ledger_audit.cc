@@ -114,6 +114,11 @@ bool Ledger::Impl::IsSuspect(PoolId pool, PageId page) const {
   return pages_.at(pool.value(), static_cast<uint32_t>(page.value())).suspect != 0;
 }
 
+bool Ledger::Impl::IsCurrent(PoolId pool, PageId page, uint64_t tag) const {
+  if (pool.value() >= config_.pools.size() || !pages_.InRange(pool.value(), page)) return false;
+  return pages_.at(pool.value(), static_cast<uint32_t>(page.value())).tag == tag;
+}
+
 std::vector<std::pair<PoolId, PageId>> Ledger::Impl::WrittenPages(StepId step, Row row) const {
   std::vector<std::pair<PoolId, PageId>> pages;
   const StepRecord* record = steps_.FindOrLast(step.value());

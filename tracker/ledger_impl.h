@@ -75,6 +75,7 @@ class Ledger::Impl {
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const;
   bool IsSuspect(PoolId pool, PageId page) const;
+  bool IsCurrent(PoolId pool, PageId page, uint64_t tag) const;
   LedgerView View(RequestId req) const;
   LedgerPageView ViewPage(PoolId pool, PageId page) const;
 
@@ -194,8 +195,6 @@ class Ledger::Impl {
     explicit operator bool() const { return pin != ledger::kNone; }
   };
   PinRef PinOf(NameId id, uint32_t pool, uint32_t page) const;
-  // ... or in an earlier one: a copy goes on with the page that it was told.
-  PinRef StalePinOf(NameId id, uint32_t pool, uint32_t page) const;
   void NoteRead(NameId id, uint32_t pool, uint32_t page);
   void NoteExport(PinRef ref, uint32_t pool, uint32_t page);
   bool Pinned(uint32_t pool, uint32_t page) const;
@@ -361,6 +360,8 @@ class Ledger::Impl {
     RequestId req;
     uint64_t changed_step = 0;
     CheckSet failed;  // what rows of this binding have failed for
+    // Was the step launched under this binding?
+    bool Sees(uint64_t step) const { return step >= changed_step; }
   };
   std::vector<BoundRow> rows_;
 

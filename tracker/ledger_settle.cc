@@ -113,7 +113,8 @@ void Ledger::Impl::FailRow(StepRecord& record, uint32_t row, CheckSet reasons) {
   const bool failed_before = !launched.reasons.empty();
   launched.reasons = launched.reasons + reasons;
   BoundRow& bound = rows_[launched.row.value()];
-  if (bound.req == launched.req) bound.failed = bound.failed + reasons;
+  // A row that was bound anew since isn't blamed for what it was.
+  if (bound.req == launched.req && bound.Sees(record.step)) bound.failed = bound.failed + reasons;
   if (failed_before || reasons.empty()) return;
   if (launching_ == &record) {
     for (int r = kReasonCount; r-- > 0;) {
@@ -261,6 +262,7 @@ void Ledger::Impl::FailLater(const StepRecord& record, uint32_t row) {
     if (later->step <= record.step) continue;
     for (uint32_t i = 0; i < later->launched.size(); ++i) {
       const LaunchedRow& launched = later->launched[i];
+      if (bound.Sees(later->step) != bound.Sees(record.step)) continue;  // bound anew in between
       if (launched.row == failed.row && launched.req == failed.req && later->clean(i)) {
         FailRow(*later, i, failed.reasons);
       }
@@ -320,6 +322,7 @@ uint64_t Ledger::Impl::GoodPrefix(const StepRecord& record, uint32_t index) cons
     for (; at < list.size() && (at + 1) * c.page_size <= good; ++at) {
       if (list[at].node == kNone) break;  // not held in the generation that was taken (I-5)
       const Page& p = pages_.at(pool, list[at].page);
+      if (list[at].suspect != 0 || p.suspect != 0) break;  // it would fail again
       if (p.stamp != list[at].stamp || !content_.Valid(p, 0, c.page_size)) break;
     }
     good = std::min(good, at * c.page_size);

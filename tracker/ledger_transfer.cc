@@ -23,14 +23,6 @@ Ledger::Impl::PinRef Ledger::Impl::PinOf(NameId id, uint32_t pool, uint32_t page
   return found;
 }
 
-Ledger::Impl::PinRef Ledger::Impl::StalePinOf(NameId id, uint32_t pool, uint32_t page) const {
-  PinRef found;
-  pins_.ForEach(pages_.at(pool, page), [&](uint32_t pin, uint32_t index) {
-    if (pins_.at(pin).id == id) found = {pin, index};
-  });
-  return found;
-}
-
 bool Ledger::Impl::Pinned(uint32_t pool, uint32_t page) const {
   const Page& p = pages_.at(pool, page);
   bool any = false;
@@ -60,20 +52,7 @@ void Ledger::Impl::NoteExport(PinRef ref, uint32_t pool, uint32_t page) {
 
 // What comes back under this copy's key later is what it really reads now.
 void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
-  PinRef ref = PinOf(id, pool, page);
-  if (ref) NoteExport(ref, pool, page);
-  if (!ref) ref = StalePinOf(id, pool, page);
-  if (!ref) return;
-  const ledger::Pin& pin = pins_.at(ref.pin);
-  if (!pin.key || pin.dir != CopyDir::kOut) return;
-  if (pin.pages[ref.index].twice) {
-    for (const ledger::PinPage& part : pin.pages) {
-      if (part.page != page) continue;
-      index_.NoteRead(*pin.key, pool, part.number, {.stamp = kNobodyStamp});
-    }
-    return;
-  }
-  const uint32_t number = pin.pages[ref.index].number;
+  if (const PinRef ref = PinOf(id, pool, page)) NoteExport(ref, pool, page);
   Stamp stamp = pages_.at(pool, page).stamp;
   // What steps leave in such pools is known to the device only: it's what the holder expects.
   if (config_.pools[pool].kind != PoolKind::kKv && stamp == kNoStamp) {
@@ -88,7 +67,13 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
     }
   }
   if (stamp == kNoStamp || stamp == kFailedStamp) content = {.stamp = kNobodyStamp};
-  index_.NoteRead(*pin.key, pool, number, content);
+  // A page that the copy takes for several places is what it read of each of them; one that is in
+  // another generation by now, too: a copy goes on with the page that it was told.
+  pins_.ForEach(pages_.at(pool, page), [&](uint32_t at, uint32_t index) {
+    const ledger::Pin& pin = pins_.at(at);
+    if (pin.id != id || !pin.key || pin.dir != CopyDir::kOut) return;
+    index_.NoteRead(*pin.key, pool, pin.pages[index].number, content);
+  });
 }
 
 void Ledger::Impl::JudgePinKey(const PinEvent& event, const Incarnation* inc) {
@@ -197,7 +182,9 @@ void Ledger::Impl::PinPage(const PinEvent& event, uint32_t pin_slot, uint32_t sl
     if (!theirs) return;
     const uint64_t length = requests_.at(slot).length;
     part.need = length > at * page_size ? std::min(page_size, length - at * page_size) : 0;
-    if (event.key) RememberOut(*event.key, pool, i, held->stamp, requests_.at(slot).identity);
+    // What the request may not read itself isn't promised to come back.
+    const Stamp stamp = held->suspect != 0 ? kNobodyStamp : held->stamp;
+    if (event.key) RememberOut(*event.key, pool, i, stamp, requests_.at(slot).identity);
   } else if (theirs && event.key) {
     const uint32_t entry = index_.Find(*event.key, pool);
     if (entry == kNone || index_.at(entry).stamps.empty()) return;

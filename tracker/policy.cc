@@ -23,6 +23,16 @@ void ApplyPolicy(Policy policy, StepId step, const std::vector<Violation>& viola
       for (const KeyId key : facts.KeysOf(pool, page)) AddOnce(store->unpublish, key);
     }
   }
+  for (const Violation& v : violations) {
+    if (v.row < 0 || v.pool < 0 || v.page < 0) continue;
+    const PoolId pool(static_cast<uint32_t>(v.pool));
+    const PageId page(v.page);
+    const bool contradicts =
+        kContentReasons.Has(v.reason) || v.reason == Reason::kNotCommitted ||
+        (v.reason == Reason::kTagMismatch && facts.IsCurrent(pool, page, v.expected));
+    if (!contradicts) continue;
+    for (const KeyId key : facts.KeysOf(pool, page)) AddOnce(store->unpublish, key);
+  }
   // One failing row out of one says nothing about the batch.
   store->storm = failed > 1 && failed * 2 > store->rows.size();
   store->stop |= policy == Policy::kStop && (failed > 0 || !violations.empty());

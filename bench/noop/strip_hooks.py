@@ -27,7 +27,8 @@ DECLARATIONS = [
 ]
 # Uses of the word that are types or parameters.
 INNOCENT = re.compile(
-    r"\bTrackerT\* tracker\b|\bTrackerT tracker\b|\bstd::move\(tracker\)|\bTrackerT tracker_in\b")
+    r"\bTrackerT\* tracker\b|\bTrackerT tracker\b|\bstd::move\(tracker\)|\bTrackerT tracker_in\b"
+    r"|\btrace, tracker, names\b")
 VALUES = {
     "Admit": (re.compile(r"\.name = ([^,}]+)"), "RequestId({}, 1)"),
     "Retire": (re.compile(r"\.step = ([^,}]+)"), "Result<Settlement>(Settlement{{.step = {}}})"),

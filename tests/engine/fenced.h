@@ -28,9 +28,10 @@ struct Findings : EventSink {
 
 struct Fenced {
   Fenced(const EngineConfig& config, const std::vector<TraceRequest>& trace, Level level,
-         FaultHooks* hooks = nullptr) {
-    FenceConfig fence_config = FenceConfigFor(config, trace);
-    fence_config.level = level;
+         FaultHooks* hooks = nullptr)
+      : Fenced(config, trace, AtLevel(FenceConfigFor(config, trace), level), hooks) {}
+  Fenced(const EngineConfig& config, const std::vector<TraceRequest>& trace,
+         const FenceConfig& fence_config, FaultHooks* hooks) {
     auto made = Fence::Create(fence_config, {&findings});
     EXPECT_TRUE(made.ok()) << made.status().message();
     fence = std::move(*made);
@@ -44,6 +45,10 @@ struct Fenced {
         Engine<SwitchedTracker>::Create(config, &trace, SwitchedTracker(fence.get()), names, hooks);
     EXPECT_TRUE(created.ok()) << created.status().message();
     engine = std::move(*created);
+  }
+  static FenceConfig AtLevel(FenceConfig fence_config, Level level) {
+    fence_config.level = level;
+    return fence_config;
   }
   Findings findings;
   std::unique_ptr<Fence> fence;

@@ -2,6 +2,7 @@
 // faults nothing may be reported, no token may be wrong, and no page may be lost.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -49,7 +50,9 @@ std::string RunOne(const EngineConfig& config, const std::vector<TraceRequest>& 
 // How far one feature was put to use, over all runs.
 struct Reached {
   uint64_t slid = 0, copied = 0, beams = 0, right = 0, wrong = 0, exchanged = 0, swapped = 0,
-           loaded = 0, failed = 0, preempted = 0, aborted = 0, prefix = 0;
+           loaded = 0, failed = 0, preempted = 0, aborted = 0, prefix = 0, captured = 0,
+           replayed = 0, whole = 0, partly = 0, again = 0, cut = 0, expired = 0, unfetched = 0,
+           late = 0;
   void Add(const EngineReport& r) {
     slid += r.pages_slid;
     copied += r.pages_copied;
@@ -63,6 +66,15 @@ struct Reached {
     preempted += r.preemptions;
     aborted += r.aborted;
     prefix += r.prefix_entries;
+    captured += r.graphs_captured;
+    replayed += r.graphs_replayed;
+    whole += r.handoffs_whole;
+    partly += r.handoffs_partly;
+    again += r.handoffs_again;
+    cut += r.handoffs_aborted;
+    expired += r.handoffs_expired;
+    unfetched += r.offers_expired;
+    late += r.pages_handed_late;
   }
 };
 
@@ -70,7 +82,10 @@ struct Reached {
 // the fence, the golden run or the audit.
 TEST(Swarm, FeaturesTogetherAreSilentAndRight) {
   Reached reached;
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  // More of them when asked for: a number in KVFENCE_SWARM_RUNS.
+  const char* asked = std::getenv("KVFENCE_SWARM_RUNS");
+  const uint64_t runs = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 30;
+  for (uint64_t seed = 1; seed <= runs; ++seed) {
     Rng rng(seed * 7919);
     const std::vector<TraceRequest> trace = SmallTrace(seed, 10);
     const EngineConfig config = DrawConfig(rng);
@@ -92,6 +107,15 @@ TEST(Swarm, FeaturesTogetherAreSilentAndRight) {
   EXPECT_GT(reached.preempted, 50u);
   EXPECT_GT(reached.aborted, 10u);
   EXPECT_GT(reached.prefix, 100u);
+  EXPECT_GT(reached.captured, 30u);
+  EXPECT_GT(reached.replayed, 500u);
+  EXPECT_GT(reached.whole, 100u);
+  EXPECT_GT(reached.partly, 5u);
+  EXPECT_GT(reached.again, 5u);
+  EXPECT_GT(reached.cut, 0u);
+  EXPECT_GT(reached.expired, 5u);
+  EXPECT_GT(reached.unfetched, 5u);
+  EXPECT_GT(reached.late, 20u);
 }
 
 // Each feature alone, and each switched off in the company of all others.

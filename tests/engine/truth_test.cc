@@ -111,7 +111,7 @@ TEST(AttentionPass, SeveralPartsAndGuessesAgreeWithTheGoldenRun) {
         for (uint64_t p = before; p < before + n; ++p) {
           b.slots.push_back(b.table[p / 4] * int64_t{4} + static_cast<int64_t>(p % 4));
         }
-        b.starts = {0, static_cast<int32_t>(n)};
+        b.starts[1] = static_cast<int32_t>(n);
         b.inputs[0] = {.tokens = tokens.data() + before, .salt = 42, .guesses = guesses};
         b.inputs[0].guess_seed = 7;
         b.inputs[0].guess_per_cent = 60;
@@ -174,7 +174,8 @@ class OnePass : public testing::Test {
       buffers_.slots.push_back(buffers_.table[p / kPageSize] * int64_t{kPageSize} +
                                static_cast<int64_t>(p % kPageSize));
     }
-    buffers_.starts = {0, static_cast<int32_t>(tokens.size() - before), 0};
+    buffers_.starts[1] = static_cast<int32_t>(tokens.size() - before);
+    buffers_.starts[2] = 0;
     buffers_.inputs[0] = {tokens.data() + before, 42};
     pass_.Run({&buffers_, 1}, &out_, undo);
     return out_.results[0];

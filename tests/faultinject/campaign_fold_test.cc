@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "faultinject/campaign_plan.h"
 #include "faultinject/progress_journal.h"
@@ -15,8 +16,10 @@ namespace {
 
 using testing::Folder;
 
+const std::vector<std::string> kKinds = {"row_swap", "tag_flip", "padded_row"};
+
 CampaignPlan PlanOf(uint64_t requests) {
-  CampaignConfig config = testing::Small(1, requests, {"row_swap", "tag_flip", "padded_row"});
+  CampaignConfig config = testing::Small(1, requests, kKinds);
   Result<CampaignPlan> plan = CampaignPlan::Make(config);
   EXPECT_TRUE(plan.ok());
   return std::move(*plan);
@@ -28,14 +31,15 @@ CampaignRun AnyRun(const PlannedRun& planned, Rng& rng) {
   run.number = planned.number;
   RunTotals::ForEach(
       [&](uint64_t RunTotals::*member) { run.totals.*member = rng.Below(uint64_t{1} << 40); });
-  for (uint64_t i = rng.Below(4); planned.kind != nullptr && i > 0; --i) {
-    FaultResult fault{.outcome = static_cast<Outcome>(rng.Below(kOutcomeCount))};
+  for (uint64_t i = rng.Below(4); planned.faulty() && i > 0; --i) {
+    FaultResult fault{.kind = planned.kinds[rng.Below(planned.kinds.size())],
+                      .outcome = static_cast<Outcome>(rng.Below(kOutcomeCount))};
     fault.reasons = CheckSet(static_cast<uint32_t>(rng.Below(uint64_t{1} << kReasonCount)));
     if (rng.Chance(1, 2)) fault.delay = rng.Below(3000);
     run.faults.push_back(fault);
     if (!rng.Chance(1, 3)) continue;
     IncidentStory& story = run.stories.emplace_back();
-    story.kind = std::string(planned.kind->name);
+    story.kind = kKinds[fault.kind];
     story.outcome = fault.outcome;
     story.run = planned.number;
     story.timeline.push_back(
@@ -148,9 +152,14 @@ TEST(CampaignPlan, NumbersSayAllAboutARun) {  // I-120
   for (; plan.At(number); ++number) {
     const PlannedRun run = *plan.At(number);
     EXPECT_EQ(run.number, number);
-    (run.kind == nullptr ? clean : requests) += run.requests;
+    (run.faulty() ? requests : clean) += run.requests;
   }
   EXPECT_EQ(clean, 2500u);
+  CampaignConfig small = plan.config();
+  small.requests_per_run = 100;
+  EXPECT_EQ(CampaignPlan::Make(small)->At(25)->requests, 100u);
+  EXPECT_FALSE(CampaignPlan::Make(small)->At(25)->faulty());
+  EXPECT_TRUE(CampaignPlan::Make(small)->At(26)->faulty());
   EXPECT_GE(requests, 2500u);
   EXPECT_LT(requests, 2600u);
   EXPECT_FALSE(plan.At(0));
@@ -165,6 +174,31 @@ TEST(CampaignPlan, NumbersSayAllAboutARun) {  // I-120
     }
     for (uint64_t n = 1; n < number; ++n) EXPECT_EQ(owners[n], 1u);
   }
+}
+
+// One run of each round has two to four kinds at once, each of which comes up.
+TEST(CampaignPlan, EachRoundHasARunOfSeveralKinds) {
+  const CampaignPlan plan = PlanOf(20000);
+  std::vector<uint64_t> drawn(plan.kinds().size());
+  std::set<size_t> sizes;
+  uint64_t several = 0, alone = 0;
+  for (uint64_t number = 1; plan.At(number); ++number) {
+    const PlannedRun run = *plan.At(number);
+    if (!run.several()) {
+      alone += run.faulty() ? 1 : 0;
+      continue;
+    }
+    ++several;
+    sizes.insert(run.kinds.size());
+    EXPECT_EQ(std::set<size_t>(run.kinds.begin(), run.kinds.end()).size(), run.kinds.size());
+    for (const size_t kind : run.kinds) ++drawn[kind];
+  }
+  EXPECT_GT(several, 100u);
+  EXPECT_NEAR(static_cast<double>(alone), 3.0 * static_cast<double>(several), 3.0);
+  EXPECT_EQ(sizes, (std::set<size_t>{2, 3}));
+  for (const uint64_t n : drawn) EXPECT_GT(n, several / 3);
+  CampaignConfig one = testing::Small(1, 500, {"row_swap"});
+  EXPECT_EQ(CampaignPlan::Make(one)->slots(), 1u);
 }
 
 }  // namespace

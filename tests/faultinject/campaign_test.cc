@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "faultinject/campaign_plan.h"
 #include "kvfence/check_log.h"
 #include "kvfence/fault_kind.h"
 #include "tests/faultinject/campaign_kit.h"
@@ -60,6 +61,46 @@ TEST(Campaign, IsGreenOverSeeds) {
     EXPECT_EQ(report.faults.size(), FaultKinds().size());
     EXPECT_GE(report.requests, 300u);
     for (const FaultTally& tally : report.faults) EXPECT_GT(tally.activated, 0u) << tally.kind;
+  }
+}
+
+// Of several kinds at once: each fault is answered in time, and the report tells them apart from
+// those that came alone.
+TEST(Campaign, OfSeveralKindsAtOnceIsGreen) {
+  uint64_t activated = 0, harmful = 0, runs = 0;
+  CampaignConfig config = Small(6, 70000, {"all"});
+  const CampaignPlan plan = CampaignPlan::Make(config).value();
+  for (uint64_t number = 1; runs < 60; ++number) {
+    const PlannedRun run = *plan.At(number);
+    if (!run.several()) continue;
+    ++runs;
+    config.only = number;
+    const CampaignReport report = MustRun(config);
+    EXPECT_TRUE(report.green) << "run " << number << "\n" << Why(report);
+    EXPECT_EQ(report.several.runs, 1u);
+    uint64_t sum = 0;
+    for (const uint64_t of_kind : report.several.activated) sum += of_kind;
+    EXPECT_EQ(report.several.tally.activated, sum);
+    activated += sum;
+    harmful += report.off_arm.wrong_tokens_published > 0 ? 1 : 0;
+    for (const FaultTally& alone : report.faults) EXPECT_EQ(alone.activated, 0u);
+  }
+  EXPECT_GT(activated, 3 * runs);
+  EXPECT_GT(harmful, runs / 2);
+}
+
+// What failed is computed again: each request ends, with the right tokens.
+TEST(Campaign, UnderRecomputeNoRequestIsLost) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    CampaignConfig config = Small(seed, 300, {"all"});
+    config.policy = Policy::kRecompute;
+    const CampaignReport report = MustRun(config);
+    EXPECT_TRUE(report.green) << "seed " << seed << "\n" << Why(report);
+    EXPECT_GT(report.recompute.requests, 100u);
+    EXPECT_GT(report.recompute.right, report.recompute.requests * 3 / 4);
+    EXPECT_EQ(report.recompute.lost(), 0u);
+    EXPECT_EQ(report.requests_aborted, 0u);
+    EXPECT_EQ(report.wrong_tokens_published, 0u);
   }
 }
 
@@ -144,7 +185,7 @@ TEST(Campaign, ABadOutcomeLeavesALog) {
   const std::string folder = ::testing::TempDir() + "kvfence_campaign_log";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directory(folder);
-  CampaignConfig config = Small(2, 48, {"row_tail"});
+  CampaignConfig config = Small(4, 48, {"row_tail"});
   config.disabled = CheckSet(Reason::kRowTail);
   config.log_dir = folder;
   const CampaignReport report = MustRun(config);

@@ -35,10 +35,10 @@ class FaultWatchTest : public ::testing::Test {
     watch.SetStep(10);
   }
   void Feed(const RowOutcome& row) { watch.OnStep({.step = StepId(10), .rows = {&row, 1}}); }
-  Outcome OutcomeOf(size_t fault) const { return JudgeOutcome(watch.faults()[fault].evidence); }
+  Outcome OutcomeOf(size_t fault) const { return JudgeOutcome(watch.EvidenceOf(fault)); }
 
   Stage stage;
-  FaultWatch watch{kExpected, 0, true, 5};
+  FaultWatch watch{{{kExpected}}, 5};
 };
 
 TEST_F(FaultWatchTest, NothingSeenIsBenign) {
@@ -180,18 +180,18 @@ TEST_F(FaultWatchTest, LateEffectsGoToTheFaultThatAffectsTheRequest) {
 TEST_F(FaultWatchTest, ClosesWhenTheAffectedAreGoneOrNothingHappens) {
   watch.Begin(stage, {.text = "", .pages = {PageId(3)}});
   watch.StepDone(stage);
-  EXPECT_TRUE(watch.open()) << "not in its own step";
+  EXPECT_TRUE(watch.open(0)) << "not in its own step";
   watch.SetStep(11);
   watch.StepDone(stage);
-  EXPECT_TRUE(watch.open());
+  EXPECT_TRUE(watch.open(0));
   watch.SetStep(15);
   watch.StepDone(stage);
-  EXPECT_FALSE(watch.open()) << "five steps without effect";
+  EXPECT_FALSE(watch.open(0)) << "five steps without effect";
   watch.Begin(stage, {.text = "", .pages = {PageId(4)}});
   stage.held.erase(2);
   watch.SetStep(16);
   watch.StepDone(stage);
-  EXPECT_FALSE(watch.open()) << "its holder is gone";
+  EXPECT_FALSE(watch.open(1)) << "its holder is gone";
 }
 
 StepRow RowOf(uint32_t row, RequestIndex request, uint64_t before, uint64_t tokens) {
@@ -257,6 +257,128 @@ TEST_F(FaultWatchTest, AReportIsTheLatestFaultsThatItNames) {
   EXPECT_EQ(OutcomeOf(1), Outcome::kEarly);
 }
 
+// Several kinds at once.
+class TwoKinds : public FaultWatchTest {
+ protected:
+  FaultWatch watch{{{CheckSet(Reason::kTagMismatch)}, {CheckSet(Reason::kRowTail)}}, 5};
+  void Feed(const RowOutcome& row) { watch.OnStep({.step = StepId(10), .rows = {&row, 1}}); }
+  Outcome OutcomeOf(size_t fault) const { return JudgeOutcome(watch.EvidenceOf(fault)); }
+};
+
+TEST_F(TwoKinds, WhatTwoFaultsMayHaveDoneCountsForBoth) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}}, 0);
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kPrevented);
+  Feed(Published(1, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kLate);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kLate);
+}
+
+TEST_F(TwoKinds, WhatOnlyOneAffectsIsThatOnes) {
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  watch.Begin(stage, {.text = "", .pages = {PageId(4)}}, 0);
+  Feed(Ended(1, Reason::kRowTail, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kBenign);
+  Feed(Ended(2, Reason::kRowTail, true));
+  EXPECT_EQ(OutcomeOf(1), Outcome::kCollateral) << "another kind's reason doesn't answer";
+}
+
+TEST_F(TwoKinds, ABystanderIsCollateralOfOneThatMayHaveDoneIt) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}}, 0);
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  Feed(Ended(2, Reason::kTagMismatch, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kCollateral) << "its kind declares the reason";
+  EXPECT_EQ(OutcomeOf(1), Outcome::kBenign);
+  Feed(Ended(2, Reason::kPadRow, false));
+  EXPECT_EQ(OutcomeOf(1), Outcome::kCollateral) << "nobody's reason: the latest";
+}
+
+TEST_F(TwoKinds, AReadThatBothMayHaveMadeWrongIsAnsweredByEither) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}}, 0);
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  RowOutcome row = Published(1, false);
+  row.raw_wrong = true;  // what was wrong was put right: a padded row's write, say
+  Feed(row);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kMissed);
+  Violation violation;
+  violation.reason = Reason::kTagMismatch;
+  violation.page = 3;
+  watch.OnViolation(violation);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kPrevented);
+}
+
+TEST_F(TwoKinds, WhatFollowsFromAnAnsweredFaultIsntLaidToTheOther) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}}, 0);
+  Feed(Ended(1, Reason::kTagMismatch, false));
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  Feed(Ended(1, Reason::kNotCommitted, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kEarly);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kBenign);
+}
+
+TEST_F(TwoKinds, OneThatIsOverStillAnswersForWhatOnlyItDeclares) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}}, 0);
+  watch.SetStep(30);
+  watch.StepDone(stage);
+  ASSERT_FALSE(watch.open(0));
+  watch.Begin(stage, {.text = "", .requests = {1}}, 1);
+  Feed(Ended(1, Reason::kRowTail, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kBenign);
+  Feed(Ended(1, Reason::kTagMismatch, true));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kPrevented);
+}
+
+TEST_F(FaultWatchTest, WhoWentBackIsItsOwnAgainUnlessItHoldsAFaultedPage) {
+  watch.Begin(stage, {.text = "", .pages = {PageId(3)}, .requests = {2}});
+  stage.at_step = StepId(10);
+  stage.step_rows = {RowOf(0, 1, 4, 1), RowOf(1, 2, 4, 1)};
+  const std::vector<RowOutcome> rows = {Ended(1, Reason::kTagMismatch, true),
+                                        Ended(2, Reason::kTagMismatch, true)};
+  // A step behind it is launched, which may know them as they were.
+  stage.at_step = StepId(11);
+  watch.StepBegins(stage);
+  watch.OnStep({.step = StepId(10), .rows = rows});
+  stage.at_step = StepId(10);
+  watch.StepDone(stage);
+  EXPECT_TRUE(watch.faults()[0].Affects(2));
+  watch.OnStep(StepOutcome{.step = StepId(11)});
+  stage.at_step = StepId(11);
+  watch.StepDone(stage);
+  EXPECT_TRUE(watch.faults()[0].Affects(1)) << "it still holds page 3";
+  EXPECT_FALSE(watch.faults()[0].Affects(2));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kPrevented);
+  Feed(Ended(2, Reason::kTagMismatch, false));
+  EXPECT_EQ(OutcomeOf(0), Outcome::kCollateral);
+}
+
+TEST(Comebacks, OnlyACompleteAndRightEndCounts) {
+  Comebacks comebacks;
+  for (RequestIndex r = 1; r <= 6; ++r) comebacks.Failed(r, 7);
+  comebacks.Ended(6, EndKind::kFenced);
+  EXPECT_TRUE(comebacks.BackBy(6).empty());
+  using Back = Comebacks::Back;
+  EXPECT_EQ(comebacks.BackBy(7),
+            (std::vector<Back>{Back{1, 7}, Back{2, 7}, Back{3, 7}, Back{4, 7}, Back{5, 7}}));
+  EXPECT_TRUE(comebacks.BackBy(7).empty());
+  comebacks.Ended(1, EndKind::kPreempted);
+  comebacks.Ended(1, EndKind::kFinished);
+  comebacks.PublishedWrong(2);
+  comebacks.Ended(2, EndKind::kFinished);
+  comebacks.Ended(3, EndKind::kAborted);
+  comebacks.Ended(4, EndKind::kRejected);
+  comebacks.Ended(9, EndKind::kFinished);  // never failed
+  const Comebacks::Counts counts = comebacks.counts();
+  EXPECT_EQ(counts.failed, 6u);
+  EXPECT_EQ(counts.right, 1u);
+  EXPECT_EQ(counts.withdrawn, 1u);
+  EXPECT_EQ(counts.lost(), 4u);
+}
+
 TEST(JudgeOutcome, ACrashOutweighsAll) {
   EXPECT_EQ(JudgeOutcome({.crashed = true, .wrong_published = true}), Outcome::kCrashed);
 }
@@ -303,6 +425,10 @@ TEST(JudgeCampaign, EachThingThatMakesItRed) {
   EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.violations = 1; }));
   EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.wrong_tokens_published = 1; }));
   EXPECT_TRUE(red([](CampaignReport& r) { r.clean_arm.steps = 0; }));
+  EXPECT_TRUE(red([](CampaignReport& r) {
+    r.several.tally.outcomes[static_cast<size_t>(Outcome::kMissed)] = 1;
+  }));
+  EXPECT_TRUE(red([](CampaignReport& r) { r.recompute = {.requests = 3, .right = 2}; }));
   EXPECT_TRUE(red([](CampaignReport& r) { r.off_arm.wrong_tokens_published = 0; }));
   EXPECT_TRUE(red([](CampaignReport& r) { r.faults[0].reasons.erase("tag_mismatch"); }));
 }

@@ -15,9 +15,10 @@ class Stage final : public FaultSurface {
   std::map<RequestIndex, uint64_t> families;
   std::vector<PageId> free;
   std::vector<StepRow> step_rows;
+  StepId at_step{0};
   std::map<uint32_t, std::vector<int64_t>> tables;  // by row; null where nothing is said
 
-  StepId step() const override { return StepId(0); }
+  StepId step() const override { return at_step; }
   uint64_t page_size() const override { return 4; }
   uint64_t pages() const override { return 16; }
   uint64_t width() const override { return 8; }
@@ -72,6 +73,7 @@ class Stage final : public FaultSurface {
   void SwapDeviceRows(Row, Row) override {}
   void FreePageNow(PageId) override {}
   void FreeAgain(PageId) override {}
+  void CountAlone(PageId) override {}
   bool EvictLeavingEntry(PageId) override { return false; }
   void Write(const LateWrite&) override {}
   void EnqueueLateWrite(const LateWrite&, StepId) override {}

@@ -351,5 +351,105 @@ TEST_F(FenceTest, WhatARowThatHadFailedWasToWriteLeavesTheIndex) {
   EXPECT_THAT(settled->unpublish, ElementsAre(KeyId(7)));
 }
 
+// I-80 says until it's bound anew: a step that was launched before, and fails after, is about what
+// the row was.
+TEST_F(FenceTest, ARowBoundAnewIsNotBlamedForWhatItWas) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {3}, 0, 16);  // another page than its own
+  Confirm(1);
+  Step(2, r, {1, 2}, 16, 1);
+  EXPECT_FALSE(Retire(1)[0].published);
+  Row0(RequestId());
+  ASSERT_TRUE(fence_->Trim({.req = r, .tokens = 0}).ok());
+  Row0(r);
+  Confirm(2);
+  EXPECT_FALSE(Retire(2)[0].published);
+  Step(3, r, {1, 2}, 0, 16);
+  Confirm(3);
+  EXPECT_TRUE(Retire(3)[0].published);
+}
+
+// The books take the page for good, the device contradicts them: kept, it would fail again.
+TEST_F(FenceTest, APageThatTheDeviceFoundWrongIsNoPartOfTheGoodPrefix) {
+  for (const bool damaged : {false, true}) {
+    Start();
+    const RequestId r = Admit("R");
+    Alloc(r, {PageId(1), PageId(2), PageId(3)});
+    Row0(r);
+    Step(1, r, {1, 2, 3}, 0, 32);
+    Confirm(1);
+    EXPECT_TRUE(Retire(1)[0].published);
+    if (damaged) fence_->DeviceRecord(RankId(0), PoolId(0), PageId(2))->tag ^= 4;
+    Step(2, r, {1, 2, damaged ? 3 : 4}, 32, 1);  // or else only the table is wrong
+    Confirm(2);
+    const std::vector<RowResult> rows = Retire(2);
+    EXPECT_FALSE(rows[0].published);
+    EXPECT_EQ(rows[0].good_prefix, damaged ? 16u : 32u);
+  }
+}
+
+// What comes back under the copy's key is what was read, for each place that it was read for: the
+// books' word that it's the request's would let the wrong page pass.
+TEST_F(FenceTest, APageThatACopyReadsForTwoPlacesIsReadForBoth) {
+  Start();
+  const RequestId r = Admit("R");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {1, 2}, 0, 32);
+  Confirm(1);
+  EXPECT_TRUE(Retire(1)[0].published);
+  const std::vector<PageId> read = {PageId(2), PageId(2)}, fresh = {PageId(3), PageId(4)};
+  const NameId out = fence_->Intern("out"), in = fence_->Intern("in");
+  const KeyId key(7);
+  ASSERT_TRUE(
+      fence_->Pin({.id = out, .dir = CopyDir::kOut, .pages = read, .req = r, .at = 0, .key = key})
+          .ok());
+  ASSERT_TRUE(fence_->Read({.page = PageId(2), .xfer = out}).ok());
+  ASSERT_TRUE(fence_->Unpin({.id = out}).ok());
+  ASSERT_TRUE(fence_->Drop({.req = r, .at = 0, .n = 2}).ok());
+  ASSERT_TRUE(fence_->Alloc({.req = r, .pages = fresh, .at = 0}).ok());
+  ASSERT_TRUE(
+      fence_->Pin({.id = in, .dir = CopyDir::kIn, .pages = fresh, .req = r, .at = 0, .key = key})
+          .ok());
+  for (const PageId page : fresh) {
+    ASSERT_TRUE(
+        fence_->Write({.page = page, .first = 0, .n = 16, .as = {.key = key}, .xfer = in}).ok());
+  }
+  ASSERT_TRUE(fence_->Unpin({.id = in}).ok());
+  ASSERT_TRUE(fence_->Ready({.req = r, .tokens = 32}).ok());
+  Alloc(r, {PageId(5)});
+  findings_ = {};
+  Step(2, r, {3, 4, 5}, 32, 1);
+  Confirm(2);
+  EXPECT_FALSE(Retire(2)[0].published);
+  EXPECT_THAT(findings_.reasons, ElementsAre("stamp_mismatch"));
+}
+
+// What misled one request would mislead the next, or the same one when it's computed again.
+TEST_F(FenceTest, AStaleIndexEntryThatWasHitLeavesTheIndex) {
+  Start();
+  const RequestId r = Admit("R"), s = Admit("S");
+  Alloc(r, {PageId(1), PageId(2)});
+  Row0(r);
+  Step(1, r, {1, 2}, 0, 16);
+  Confirm(1);
+  Retire(1);
+  ASSERT_TRUE(fence_->Publish({.key = KeyId(7), .req = r, .at = 0}).ok());
+  const PageId one(1);
+  ASSERT_TRUE(fence_->Free({.pages = {&one, 1}}).ok());  // though the index holds it
+  const KeyId key(7);
+  ASSERT_TRUE(fence_->Share({.req = s, .pages = {&one, 1}, .tokens = 16, .keys = {&key, 1}}).ok());
+  EXPECT_THAT(findings_.reasons, ::testing::Contains("stale_index_entry"));
+  Step(2, r, {1, 2}, 16, 1);
+  Confirm(2);
+  Result<Settlement> settled = fence_->Retire({.step = StepId(2)});
+  ASSERT_TRUE(settled.ok());
+  EXPECT_THAT(std::vector(settled->unpublish.begin(), settled->unpublish.end()),
+              ::testing::Contains(KeyId(7)));
+}
+
 }  // namespace
 }  // namespace kvfence

@@ -124,7 +124,7 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--seed"}, "--seed needs a value"},
       {{"--level=off"}, "--level must be map, full or audit"},
       {{"--level=all"}, "--level must be"},
-      {{"--policy=shrug"}, "--policy must be log, abort or stop, got 'shrug'"},
+      {{"--policy=shrug"}, "--policy must be log, abort, recompute or stop, got 'shrug'"},
       {{"--until=midnight"}, "--until must be complete"},
       {{"--faults="}, "--faults must be"},
       {{"--faults=row_tial"}, "unknown kind 'row_tial', did you mean 'row_tail'?"},
@@ -188,16 +188,18 @@ TEST(Cli, CommandsSurviveAShell) {
   EXPECT_EQ(CommandOf(config), "kvfence run --seed=1");
   config.seed = 9;
   config.trace = "my trace's.jsonl";
+  config.requests_per_run = 50;
   config.page_size = 64;
   config.faults = {"row_tail", "row_swap"};
   config.features = {"none", "prefix_cache"};
   config.level = Level::kAudit;
   config.policy = Policy::kLog;
   config.until_complete = true;
-  EXPECT_EQ(CommandOf(config),
-            "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --page_size=64 "
-            "--faults=row_tail,row_swap --features=none,prefix_cache "
-            "--level=audit --policy=log --until=complete");
+  EXPECT_EQ(
+      CommandOf(config),
+      "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --requests_per_run=50 --page_size=64 "
+      "--faults=row_tail,row_swap --features=none,prefix_cache "
+      "--level=audit --policy=log --until=complete");
 }
 
 TEST(Cli, SeedsAreNumbersOrCommitIds) {

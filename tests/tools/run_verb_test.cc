@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
+#include "kvfence/rng.h"
 #include "tests/tools/html_check.h"
 #include "tests/tools/process.h"
 
@@ -101,6 +102,37 @@ TEST(RunVerb, KilledAndResumedItEndsAsIfNothingHadHappened) {  // I-121
   ASSERT_EQ(resumed.code, kExitClean) << resumed.err;
   EXPECT_EQ(WithoutTimes(resumed.out), WithoutTimes(whole.out));
   EXPECT_THAT(scratch.List("out"), ::testing::ElementsAre("report.html", "report.json"));
+}
+
+// At ten moments drawn from a seed, wherever that is: in the no-fault arm, among runs with faults,
+// in the middle of a block of the journal, or before there is one.
+TEST(RunVerb, KilledTenTimesItsReportIsTheSame) {  // I-121
+  const Scratch scratch;
+  std::vector<std::string> flags = {"--requests=2000", "--jobs=2", "--json"};
+  const Ran whole = RunTool(Small(scratch.Path("whole"), flags));
+  ASSERT_EQ(whole.code, kExitClean) << whole.err;
+  flags.push_back("--resume");
+  Rng rng(1969);
+  uint64_t kills = 0, ends = 0;
+  while (kills < 10 || ends == 0) {
+    const std::string out = scratch.Path("out" + std::to_string(ends));
+    Process run(ToolArgs(Small(out, flags)), {});
+    if (kills < 10) {
+      usleep(static_cast<useconds_t>(rng.Between(5000, 250000)));
+      run.Signal(SIGKILL);
+    }
+    const Ran ran = run.Wait();
+    if (ran.code == 128 + SIGKILL) {
+      ++kills;
+      continue;
+    }
+    // It was done before it could be killed, or may be done at last.
+    ++ends;
+    ASSERT_EQ(ran.code, kExitClean) << ran.err;
+    EXPECT_EQ(WithoutTimes(ran.out), WithoutTimes(whole.out)) << "after " << kills << " kills";
+    EXPECT_THAT(scratch.List(std::filesystem::path(out).filename()),
+                ::testing::ElementsAre("report.html", "report.json"));
+  }
 }
 
 TEST(RunVerb, LeavesAReportThatShowsTheRun) {

@@ -65,6 +65,7 @@ class Facts : public LedgerFacts {
     return {{PoolId(0), PageId(50)}};
   }
   bool IsSuspect(PoolId, PageId page) const override { return page.value() == 77; }
+  bool IsCurrent(PoolId, PageId, uint64_t tag) const override { return tag == 5; }
 };
 
 SettlementStore Rows(int rows, int failed, Reason reason) {
@@ -101,6 +102,23 @@ TEST(Policy, AContentReasonQuarantinesThePageAndTakesItOutOfTheIndex) {
   EXPECT_THAT(store.quarantine, ElementsAre(std::pair(PoolId(0), PageId(9))));
   EXPECT_THAT(store.unpublish, ElementsAre(KeyId(150), KeyId(109)));
   EXPECT_FALSE(store.storm);
+}
+
+// The fence's own record is damaged: whoever hits the page would fail. It's told from a page that
+// was issued again, whose entries are others'.
+TEST(Policy, APageAboutWhichTheDeviceContradictsTheBooksLeavesTheIndex) {
+  Violation tag = On(Reason::kTagMismatch, 9);
+  tag.row = 0;
+  for (const uint64_t expected : {5, 3}) {
+    tag.expected = expected;
+    SettlementStore store = Rows(2, 2, Reason::kTagMismatch);
+    ApplyPolicy(Policy::kAbort, StepId(1), {tag}, Facts(), &store);
+    EXPECT_TRUE(store.storm);
+    EXPECT_THAT(store.quarantine, IsEmpty());
+    const std::vector<KeyId> keys =
+        expected == 5 ? std::vector{KeyId(150), KeyId(109)} : std::vector{KeyId(150)};
+    EXPECT_EQ(store.unpublish, keys);
+  }
 }
 
 TEST(Policy, ASuspectPageIsQuarantinedWhateverWasSaidOfIt) {

@@ -71,15 +71,13 @@ std::string CoverageSection(const CampaignReport& report) {
   const FeatureCoverage& coverage = report.coverage;
   const size_t n = coverage.features.size();
   if (n == 0 || coverage.met.size() != n || coverage.on.size() != n) return "";
-  size_t met_pairs = 0;
   std::string never;
   for (size_t a = 0; a < n; ++a) {
     if (coverage.met[a] == 0) never += (never.empty() ? "" : ", ") + coverage.features[a];
-    for (size_t b = a + 1; b < n; ++b) met_pairs += PairCount(coverage, a, b) > 0 ? 1 : 0;
   }
   std::string html =
       "<section id=\"coverage\">\n<h2>Features of the engine that were met</h2>\n<p>" +
-      Grouped(met_pairs) + " of " + Count(n * (n - 1) / 2, "pair") +
+      Grouped(coverage.pairs_met()) + " of " + Count(coverage.pairs_all(), "pair") +
       " of features met each other. " +
       (never.empty() ? "Each feature was met." : "Never met: " + Escape(never) + ".") +
       "</p>\n<p class=\"note\">A feature is met where it was switched on and did something "

@@ -121,6 +121,8 @@ std::string ArmsSection(const CampaignReport& report) {
                "The same traffic with nothing broken: every report here is a false alarm.",
                {{"steps", Grouped(clean.steps)},
                 {"entries checked", Grouped(clean.entries_checked)},
+                {"ownership changes", Grouped(clean.ownership_changes)},
+                {"drawn configurations", Grouped(clean.runs)},
                 {"reports", Grouped(clean.violations)},
                 {"wrong tokens", Grouped(clean.wrong_tokens_published)}});
   if (report.faults.empty()) {
@@ -133,11 +135,23 @@ std::string ArmsSection(const CampaignReport& report) {
                  "ground truth would prove nothing.",
                  {{"wrong tokens", Grouped(wrong)}});
     html += Card("Faults, fence on", report.wrong_tokens_published == 0 ? "good" : "bad",
-                 "What a deployment would see: requests that met a fault end, the others go on.",
+                 report.config.policy == Policy::kRecompute
+                     ? "What a deployment would see: requests that met a fault are computed again."
+                     : "What a deployment would see: requests that met a fault end, the others go "
+                       "on.",
                  {{"requests", Grouped(report.requests)},
                   {"ended by the fence", Grouped(report.requests_aborted)},
                   {"tokens published", Grouped(report.tokens_published)},
                   {"wrong tokens", Grouped(report.wrong_tokens_published)}});
+  }
+  if (const auto& again = report.recompute; report.config.policy == Policy::kRecompute) {
+    html += Card("Computed again", again.lost() == 0 ? "good" : "bad",
+                 "Requests with a failed row went back to what was good of them. Lost is what then "
+                 "didn't end with right tokens.",
+                 {{"requests", Grouped(again.requests)},
+                  {"ended right", Grouped(again.right)},
+                  {"taken back by their client", Grouped(again.withdrawn)},
+                  {"lost", Grouped(again.lost())}});
   }
   return html + "</div>\n</section>\n";
 }

@@ -19,8 +19,8 @@ std::string Cell(Outcome outcome, uint64_t count, uint64_t activated) {
   const bool bad = IsBadOutcome(outcome);
   return "<td class=\"n " + std::string(ToneOf(outcome)) + "\" data-label=\"" + name +
          "\" style=\"--share:" + Fraction(bad ? 1 : share) + "\" title=\"" +
-         Percent(count, activated) + " of this kind\">" + (bad ? "&#10007; " : "") +
-         Grouped(count) + "</td>";
+         Percent(count, activated) + " of the row\">" + (bad ? "&#10007; " : "") + Grouped(count) +
+         "</td>";
 }
 
 // How the faults of a kind split into good, harmless and bad, as one bar.
@@ -90,8 +90,29 @@ std::string Totals(const CampaignReport& report) {
     const auto outcome = static_cast<Outcome>(i);
     html += Cell(outcome, TotalOf(report, outcome), ActivatedIn(report));
   }
-  return html + "<td class=\"n\" data-label=\"fence off\">" +
-         Grouped(report.off_arm.wrong_tokens_published) + "</td><td class=\"reasons\"></td></tr>\n";
+  uint64_t off = 0;
+  for (const FaultTally& fault : report.faults) off += fault.off_arm_wrong_tokens;
+  return html + "<td class=\"n\" data-label=\"fence off\">" + Grouped(off) +
+         "</td><td class=\"reasons\"></td></tr>\n";
+}
+
+// Faults of several kinds in one run stand apart: they're no more of their kinds, and count for
+// none.
+std::string Several(const CampaignReport& report) {
+  const FaultTally& fault = report.several.tally;
+  if (report.several.runs == 0) return "";
+  std::string html =
+      "<tr class=\"several\"><th scope=\"row\"><span class=\"kind\">" + Escape(fault.kind) +
+      "</span>" + SplitBar(fault) + "<small>" + Count(report.several.runs, "run") +
+      " with two to four of these kinds at once; what can't be told apart counts for "
+      "each fault that it may be of</small></th>"
+      "<td class=\"n all\" data-label=\"activated\">" +
+      Grouped(fault.activated) + "</td>";
+  for (int i = 0; i < kOutcomeCount; ++i) {
+    html += Cell(static_cast<Outcome>(i), fault.outcomes[static_cast<size_t>(i)], fault.activated);
+  }
+  return html + OffArm(fault, nullptr) + "<td class=\"reasons\" data-label=\"answered by\">" +
+         Reasons(fault) + "</td></tr>\n";
 }
 
 }  // namespace
@@ -152,7 +173,7 @@ std::string MatrixSection(const CampaignReport& report) {
       "<th scope=\"col\">fence off</th><th scope=\"col\" class=\"left\">answered by</th></tr>"
       "</thead>\n<tbody>\n";
   for (const FaultTally& fault : report.faults) html += Row(report, fault);
-  return html + Totals(report) + "</tbody></table></div>\n</section>\n";
+  return html + Totals(report) + Several(report) + "</tbody></table></div>\n</section>\n";
 }
 
 }  // namespace kvfence::tools

@@ -26,7 +26,7 @@ std::string_view ToneOfEntry(std::string_view what) {
   if (what == "violation") return "report";
   if (what == "wrong token") return "wrong";
   if (what == "wrong read") return "risk";
-  if (what == "abort") return "stop";
+  if (what == "abort" || what == "sent back") return "stop";
   if (what == "published" || what == "finished") return "right";
   return "book";
 }
@@ -125,9 +125,12 @@ std::string Picture(const IncidentStory& story) {
 
 std::string Key() {
   constexpr std::pair<std::string_view, std::string_view> kKey[] = {
-      {"fault", "the fault is activated"},  {"report", "the fence reports"},
-      {"stop", "the fence ends a request"}, {"risk", "wrong content would be read"},
-      {"wrong", "a wrong token is out"},    {"right", "published, right"},
+      {"fault", "the fault is activated"},
+      {"report", "the fence reports"},
+      {"stop", "the fence ends a request, or sends it back"},
+      {"risk", "wrong content would be read"},
+      {"wrong", "a wrong token is out"},
+      {"right", "published, right"},
       {"book", "ordinary bookkeeping"},
   };
   std::string html = "<p class=\"key\">";

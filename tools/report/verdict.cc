@@ -37,6 +37,14 @@ std::string Summary(const CampaignReport& report) {
   const uint64_t benign = TotalOf(report, Outcome::kBenign);
   if (benign != 0) text += ", " + Grouped(benign) + " changed nothing that was read";
   text += bad == 0 ? ", none went wrong. " : ", " + Grouped(bad) + " went wrong. ";
+  if (const FaultTally& several = report.several.tally; several.activated != 0) {
+    uint64_t wrong = 0;
+    for (int i = 0; i < kOutcomeCount; ++i) {
+      if (IsBadOutcome(static_cast<Outcome>(i))) wrong += several.outcomes[static_cast<size_t>(i)];
+    }
+    text += Grouped(several.activated) + " more stood beside others at once, ";
+    text += (wrong == 0 ? "none" : Grouped(wrong)) + " of them went wrong. ";
+  }
   return text + "With the same faults and the fence off, " +
          Count(report.off_arm.wrong_tokens_published, "wrong token") + " went out.";
 }

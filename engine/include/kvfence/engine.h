@@ -46,7 +46,12 @@ struct EngineConfig {
   uint64_t copy_fail_per_mille = 0;  // copies that end badly, in the middle
   uint64_t ranks = 2;                // tensor_parallel: how many
   uint64_t window = 64;              // sliding_window: tokens that a token reads, itself included
-  uint64_t window_pages = 0;  // pages of that group, the null page counted; 0: as many as `pages`
+  uint64_t window_pages = 0;    // pages of that group, the null page counted; 0: as many as `pages`
+  uint64_t graph_rows = 0;      // replayed_graphs: the largest batch that is replayed; 0: any
+  uint64_t graph_steps = 0;     // ... steps after which all is captured anew; 0: never
+  uint64_t prefill_pages = 0;   // disaggregated: of the engine that prefills, as `pages`
+  uint64_t handoff_lease = 12;  // ... steps that prefilled pages are held for a transfer
+  uint64_t handoff_late_per_mille = 0;  // ... runs of pages that arrive some steps late
   ReuseOrder reuse = ReuseOrder::kLifo;
   uint64_t reach_tile = 4;          // the kernel touches table entries up to a multiple of this
   std::vector<uint64_t> buckets{};  // padded batch sizes; empty: powers of two up to rows
@@ -55,6 +60,7 @@ struct EngineConfig {
   uint64_t quarantine_steps = 64;   // a suspect page without holders rests this long
   uint64_t max_steps = 0;           // 0: until all requests have ended
   Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
+  uint64_t most_recomputes = 3;     // ... so often without a token in between; then it ends
   bool ground_truth = true;         // compare each token with the request's golden run
   // The small transformer instead of the model of 64 bits: real numbers in the cache, and real
   // attention over it, at some 10^3 times the cost per token.

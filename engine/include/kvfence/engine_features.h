@@ -33,6 +33,8 @@ struct EngineFeatures {
   bool host_offload = false;
   bool tensor_parallel = false;
   bool cascade = false;
+  bool replayed_graphs = false;
+  bool disaggregated = false;
 
   friend bool operator==(const EngineFeatures&, const EngineFeatures&) = default;
 };
@@ -77,6 +79,10 @@ inline constexpr std::array kEngineFeatures = {
                   "several ranks with memory and tables of their own, one verdict"},
     EngineFeature{"cascade", &EngineFeatures::cascade,
                   "what all rows of a step have in common is read through one prefix table"},
+    EngineFeature{"replayed_graphs", &EngineFeatures::replayed_graphs,
+                  "decode batches of a bucket are replayed from its captured graph's buffers"},
+    EngineFeature{"disaggregated", &EngineFeatures::disaggregated,
+                  "one engine prefills and another decodes; pages are handed over and quantised"},
 };
 
 // Each feature on with the chance of `on` in `of`.

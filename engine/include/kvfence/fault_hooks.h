@@ -58,8 +58,10 @@ struct SharedPage {
   PageId page;
 };
 
-// What hooks may see and do. All pages are physical indices; `k` is a table entry (logical page).
-// Calls are made on the engine's thread from within a hook or an asynchronous operation.
+// What hooks may see and do. With `disaggregated` that's the engine that decodes, and hooks are
+// called for its steps alone: a request is there from the moment its hand-off has begun (OnAlloc,
+// OnMove). All pages are physical indices; `k` is a table entry (logical page). Calls are made on
+// the engine's thread from within a hook or an asynchronous operation.
 class FaultSurface {
  public:
   virtual ~FaultSurface() = default;
@@ -117,6 +119,21 @@ class FaultSurface {
   // Until validate: whose the fence is told that the row is.
   virtual void SetRowRequest(Row row, RequestId request) = 0;
 
+  // --- captured graphs (the first group's part of them) ------------------------------------------
+  // The bucket of the graph that the step in hand replays or captures; 0: it runs eagerly.
+  virtual uint64_t Replayed() const { return 0; }
+  // Buckets for which a graph is captured.
+  virtual std::vector<uint64_t> Graphs() const { return {}; }
+  // Of a replay: pages that the attention plan gives to the row, and that the plan before it (of
+  // the same graph) gave to it. A plan for too few pages leaves the rest unread.
+  virtual uint64_t PlannedPages(Row) const { return 0; }
+  virtual uint64_t LastPlannedPages(Row) const { return 0; }
+  // BeforeValidate, in a replay: the plan isn't made anew, it's the one before; with its step.
+  virtual void KeepLastPlan() {}
+  // ... the replay reads table, lengths, slots and plan where another graph has them, as they were
+  // when that one was last replayed.
+  virtual void ReadGraph(uint64_t /*bucket*/) {}
+
   // --- the allocator ----------------------------------------------------------------------------
   // A held page goes back to the free list while its holders go on: the fence is told `free`, and
   // the page is the next to be issued. When the holders end it isn't returned a second time.
@@ -124,6 +141,9 @@ class FaultSurface {
   // A page that is free is returned once more: the fence is told `free`, and the free list names
   // the page twice, so that two requests will get it.
   virtual void FreeAgain(PageId page) = 0;
+  // The books count the page as one request's, though several hold it, until it's free: who writes
+  // into it does so in place, without a copy of its own.
+  virtual void CountAlone(PageId page) = 0;
   // An index entry's page is freed and the entry stays: the fence is told `free` but not
   // `unpublish`, and the next request with that prefix hits the entry. Only for cached pages that
   // no request holds; false: there was no such entry.
@@ -173,6 +193,8 @@ class FaultHooks {
   virtual void BetweenValidateAndAttention(FaultSurface&) {}
   // Attention has read and written; confirm is next.
   virtual void AfterAttention(FaultSurface&) {}
+  // Confirm is about to be launched on that rank. False: it isn't, and nobody notices.
+  virtual bool OnConfirm(FaultSurface&, RankId) { return true; }
   // The step is settled, its tokens are published, its pages are in the index.
   virtual void AfterRetire(FaultSurface&) {}
 

@@ -54,6 +54,14 @@ constexpr uint64_t ContentSalt(uint32_t identity, uint32_t pool) {
   return Mix64(uint64_t{identity} << 32 | pool);
 }
 
+// The number that undoes a multiplication by the odd `factor`, modulo 2^64: each round of Newton's
+// iteration doubles the bits that are right.
+constexpr uint64_t InverseOf(uint64_t factor) {
+  uint64_t inverse = factor;
+  for (int round = 0; round < 5; ++round) inverse *= 2 - factor * inverse;
+  return inverse;
+}
+
 // One part of the model's cache: a group of layers. Position j counts in what is read for position
 // p only if p - j < window (0: always).
 struct ModelPart {

@@ -15,9 +15,10 @@
 
 namespace kvfence {
 
-// Stream 0 computes (uploads, validate, attention, confirm); the others copy.
+// Stream 0 computes (uploads, validate, attention, confirm); the others copy, the last two between
+// engines.
 inline constexpr uint32_t kComputeStream = 0;
-inline constexpr uint32_t kStreamCount = 4;
+inline constexpr uint32_t kStreamCount = 6;
 
 class SimDevice {
  public:
@@ -32,7 +33,8 @@ class SimDevice {
   // others, but must not wait.
   Ticket Enqueue(uint32_t stream, Op op, uint64_t not_before = 0, Ticket after = 0);
   // The last operation that was queued on the compute stream.
-  Ticket LastCompute() const { return streams_[kComputeStream].enqueued; }
+  Ticket LastCompute() const { return Last(kComputeStream); }
+  Ticket Last(uint32_t stream) const { return streams_[stream].enqueued; }
   // Has all that was queued there been run?
   bool Idle(uint32_t stream) const { return streams_[stream].queue.empty(); }
   // The clock is the engine's step number; it never goes back.

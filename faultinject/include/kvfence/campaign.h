@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,11 +36,11 @@ namespace kvfence {
 // The outcomes of an activated fault, in the report's order.
 enum class Outcome : uint8_t {
   kPrevented,   // its raw read was wrong, nothing wrong was published, for an expected reason
-  kEarly,       // ended for an expected reason before any wrong read
+  kEarly,       // ended (or went back) for an expected reason before any wrong read
   kBenign,      // activated, nothing wrong read, nothing reported
   kLate,        // reported after a wrong token was published
   kMissed,      // wrong token published, nothing reported
-  kCollateral,  // a request ended that held no faulted object
+  kCollateral,  // a request ended (or went back) that held no faulted object
   kCrashed,
 };
 inline constexpr int kOutcomeCount = 7;
@@ -64,6 +65,8 @@ struct CampaignConfig {
   std::string trace;      // Mooncake JSONL; empty: the built-in generator
   uint64_t requests = 0;  // 0: the trace's all, or the generator's default
   uint64_t steps = 0;     // 0: until the requests are served
+  // Of one run of the no-fault arm, which has settings of its own; 0: the default.
+  uint64_t requests_per_run = 0;
   // 0: no limit. Without `requests` the runs go on until the time is over.
   uint64_t duration_seconds = 0;
   std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
@@ -92,6 +95,9 @@ struct FaultTally {
   uint64_t off_arm_wrong_tokens = 0;
 };
 
+// What the tally of faults of runs with several kinds at once is called.
+inline constexpr std::string_view kSeveralAtOnce = "several at once";
+
 // Which features of the engine were met, with each other and with which faults. A feature is met
 // where it was on and did something.
 struct FeatureCoverage {
@@ -99,6 +105,10 @@ struct FeatureCoverage {
   std::vector<uint64_t> on, met;                        // runs, by feature
   std::map<std::pair<size_t, size_t>, uint64_t> pairs;  // runs in which both were met; a < b
   std::map<std::string, std::vector<uint64_t>> faults_by_kind;  // activated where it was met
+
+  uint64_t features_met() const;
+  uint64_t pairs_met() const;
+  uint64_t pairs_all() const { return features.size() * (features.size() - 1) / 2; }
 };
 
 // One step of an incident's story, for the report's timeline.
@@ -129,10 +139,26 @@ struct CampaignReport {
   struct CleanArm {
     uint64_t requests = 0, steps = 0, entries_checked = 0, violations = 0;
     uint64_t wrong_tokens_published = 0;
+    uint64_t ownership_changes = 0;
+    uint64_t runs = 0;  // each with settings of its own, drawn
   } clean_arm;
   struct OffArm {
     uint64_t wrong_tokens_published = 0;
   } off_arm;
+  // Runs with several kinds at once, an arm of its own: such a fault is judged by what it touched,
+  // and what can't be told apart counts for all that it may be of.
+  struct Several {
+    uint64_t runs = 0;
+    FaultTally tally;
+    std::vector<uint64_t> activated;  // by kind, as in `faults`
+  } several;
+  // Policy recompute: what became of requests that went back to be computed again.
+  struct Recompute {
+    uint64_t requests = 0;   // that went back, each once
+    uint64_t right = 0;      // of those, complete with nothing but right tokens
+    uint64_t withdrawn = 0;  // of those, taken back by their client
+    uint64_t lost() const { return requests - right - withdrawn; }
+  } recompute;
   FeatureCoverage coverage;
   uint64_t device_bytes_per_page = 0, device_bytes_per_entry = 0;
   std::vector<IncidentStory> stories;  // a few; bad outcomes first

@@ -166,6 +166,7 @@ class Ledger : public LedgerFacts {
   std::vector<KeyId> KeysOf(PoolId pool, PageId page) const override;
   std::vector<std::pair<PoolId, PageId>> WrittenPages(StepId step, Row row) const override;
   bool IsSuspect(PoolId pool, PageId page) const override;
+  bool IsCurrent(PoolId pool, PageId page, uint64_t tag) const override;
   LedgerView View(RequestId req) const;
   LedgerPageView ViewPage(PoolId pool, PageId page) const;
 
