@@ -29,6 +29,24 @@ class StaleMapping final : public Injector {
   }
 };
 
+class PlanStale final : public Injector {
+  bool BeforeValidate(Scene& s) override {
+    if (s.at.Replayed() == 0) return false;
+    bool matters = false;
+    std::vector<RequestIndex> requests;
+    for (const StepRow* row : RowsWhere(s.at, [](const StepRow&) { return true; })) {
+      matters |= s.at.LastPlannedPages(row->row) < row->covered;
+      requests.push_back(row->request);
+    }
+    if (!matters) return false;
+    s.Begin(s.at, {.text = "the graph for " + std::to_string(s.at.Replayed()) +
+                           " rows is replayed with the plan of its replay before",
+                   .requests = requests});
+    s.at.KeepLastPlan();
+    return true;
+  }
+};
+
 class RowSwap final : public Injector {
   bool BeforeValidate(Scene& s) override {
     const std::vector<const StepRow*> rows = RowsWhere(s.at, [](const StepRow&) { return true; });
@@ -110,6 +128,7 @@ class TableFlip final : public Injector {
 }  // namespace
 
 std::unique_ptr<Injector> MakeTableInjector(std::string_view kind) {
+  if (kind == "plan_stale") return std::make_unique<PlanStale>();
   if (kind == "stale_mapping") return std::make_unique<StaleMapping>();
   if (kind == "row_swap") return std::make_unique<RowSwap>();
   if (kind == "row_tail") return std::make_unique<RowTail>();
