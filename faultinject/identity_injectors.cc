@@ -22,6 +22,7 @@ class KeyCollides final : public Injector {
     if (other == nullptr) return false;
     s.Begin(s.at, {.text = Name(request) + " hits " + Name(other->second.page) + ", which " +
                            Name(other->first) + " published under another identity",
+                   .pages = {other->second.page},  // a sibling may come by it
                    .requests = {request}});
     hits[0] = other->second;
     return true;
