@@ -69,20 +69,13 @@ class HandOver {
   // As Mover::Poll; `told`: tokens that the fence counts for the request by now.
   template <class F>
   void Poll(F done) {
-    std::vector<Transfer> over;
-    for (size_t i = 0; i < transfers_.size();) {
-      Transfer& t = transfers_[i];
+    std::vector<Transfer> over = TakeOut(&transfers_, [this](Transfer& t) {
       if (!t.begun && !t.orphan && !Used(t)) BeginIn(&t);
       const bool expired = s_.report.steps + 2 >= t.asked_at + s_.config.handoff_lease;
       const bool all = std::ranges::all_of(t.runs, [](const Run& run) { return *run.landed; });
       if (expired && !all && !t.orphan) ++s_.report.handoffs_expired;
-      if ((t.begun && all) || expired || (t.orphan && !t.begun)) {
-        over.push_back(std::move(t));
-        transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
-      }
-    }
+      return (t.begun && all) || expired || (t.orphan && !t.begun);
+    });
     for (Transfer& t : over) Land(&t, done);
   }
   // False: nothing is on its way.

@@ -118,7 +118,13 @@ class Engine<TrackerT>::Impl {
     }
     ++s.report.idle_steps;
     SettleOpen();
+    const bool hoping = std::ranges::any_of(
+        engines_, [](const auto& e) { return e->scheduler.Moving() || e->state.Resting(); });
     for (const auto& e : engines_) e->scheduler.WaitForCopy();
+    // Leases count steps. When none can be launched nobody will ever fetch what is offered.
+    for (const auto& e : engines_) {
+      if (!hoping) e->scheduler.LoseOffer();
+    }
     return true;
   }
 

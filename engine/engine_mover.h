@@ -20,6 +20,23 @@
 
 namespace kvfence {
 
+// Takes those for which `out` holds from the list; both keep their order. `out` is asked once of
+// each, in order.
+template <class T, class F>
+std::vector<T> TakeOut(std::vector<T>* list, F out) {
+  std::vector<T> taken;
+  size_t kept = 0;
+  for (size_t i = 0; i < list->size(); ++i) {
+    if (out((*list)[i])) {
+      taken.push_back(std::move((*list)[i]));
+    } else if (kept++ != i) {
+      (*list)[kept - 1] = std::move((*list)[i]);
+    }
+  }
+  list->erase(list->begin() + static_cast<std::ptrdiff_t>(kept), list->end());
+  return taken;
+}
+
 template <class TrackerT>
 class Mover {
  public:
@@ -176,17 +193,9 @@ class Mover {
     for (Transfer& t : transfers_) {
       if (!t.begun_at && !Used(t)) BeginIn(&t);
     }
-    std::vector<Transfer> landed;
-    for (size_t i = 0; i < transfers_.size();) {
-      const bool all =
-          std::ranges::all_of(transfers_[i].runs, [](const Run& run) { return *run.landed; });
-      if (transfers_[i].begun_at && all) {
-        landed.push_back(std::move(transfers_[i]));
-        transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
-      }
-    }
+    std::vector<Transfer> landed = TakeOut(&transfers_, [](const Transfer& t) {
+      return t.begun_at && std::ranges::all_of(t.runs, [](const Run& run) { return *run.landed; });
+    });
     for (Transfer& t : landed) Land(&t, done);
   }
   // Nothing else can go on before some copy has ended.

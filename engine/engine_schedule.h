@@ -42,14 +42,19 @@ class Scheduler {
   void Arrive() {
     arrivals_.Arrive([this](RequestState* r) { End(r, EndKind::kRejected); });
   }
+  // The oldest offer comes to nothing.
+  void LoseOffer() {
+    if (s_.offered.empty()) return;
+    ++s_.report.offers_expired;
+    Lose(s_.offered.front());
+  }
   // What has been prefilled is offered to the engine that decodes. What nobody fetched in time is
   // prefilled again: its pages are needed.
   void Offer() {
     if (s_.seat.role != EngineRole::kPrefill) return;
     while (!s_.offered.empty() &&
            s_.report.steps >= s_.offered.front()->offered_at + s_.config.handoff_lease) {
-      ++s_.report.offers_expired;
-      Lose(s_.offered.front());
+      LoseOffer();
     }
     for (size_t i = 0; i < s_.running.size();) {
       RequestState* r = s_.running[i];

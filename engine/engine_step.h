@@ -331,6 +331,7 @@ class StepRunner {
       uint64_t epoch = f.id.value();
       for (const StepBuffers& b : f.buffers) epoch = std::min(epoch, b.planned_for);
       plan.table_epoch = StepId(epoch);
+      plan.table_changed = f.id;  // it counts pages by length, and each step makes rows longer
     }
     return plan;
   }

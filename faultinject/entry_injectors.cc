@@ -7,19 +7,16 @@
 namespace kvfence {
 namespace {
 
-// A row with at least so many covered entries.
-const StepRow* PickRow(Scene& s, uint64_t least) {
-  const std::vector<const StepRow*> rows =
-      RowsWhere(s.at, [&](const StepRow& row) { return row.covered >= least; });
-  const StepRow* const* row = PickOf(s.rng, rows);
-  return row == nullptr ? nullptr : *row;
+// With at least so many covered entries.
+auto Covering(uint64_t least) {
+  return [least](const StepRow& row) { return row.covered >= least; };
 }
 
 std::string Whose(const StepRow& row) { return Name(row.row) + " of " + Name(row.request); }
 
 class EntryOutOfRange final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 1);
+    const StepRow* row = PickRow(s, Covering(1));
     if (row == nullptr) return false;
     const uint64_t k = s.rng.Below(row->covered);
     const auto pages = static_cast<int64_t>(s.at.pages());
@@ -39,7 +36,7 @@ class EntryOutOfRange final : public Injector {
 
 class NullEntry final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 1);
+    const StepRow* row = PickRow(s, Covering(1));
     if (row == nullptr) return false;
     const uint64_t k = s.rng.Below(row->covered);
     s.Begin(s.at, {.text = "entry " + std::to_string(k) + " of " + Whose(*row) +
@@ -52,7 +49,7 @@ class NullEntry final : public Injector {
 
 class EntriesSwapped final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 2);
+    const StepRow* row = PickRow(s, Covering(2));
     if (row == nullptr) return false;
     const uint64_t a = s.rng.Below(row->covered);
     const uint64_t b = (a + 1 + s.rng.Below(row->covered - 1)) % row->covered;
@@ -70,7 +67,7 @@ class EntriesSwapped final : public Injector {
 
 class DuplicateEntry final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 2);
+    const StepRow* row = PickRow(s, Covering(2));
     if (row == nullptr) return false;
     const uint64_t k = 1 + s.rng.Below(row->covered - 1);
     const int64_t page = s.at.DeviceEntry(row->row, k - 1);
@@ -85,7 +82,7 @@ class DuplicateEntry final : public Injector {
 
 class EntriesShifted final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 2);
+    const StepRow* row = PickRow(s, Covering(2));
     if (row == nullptr) return false;
     const uint64_t from = s.rng.Below(row->covered - 1);
     s.Begin(s.at, {.text = "entries of " + Whose(*row) + " from " + std::to_string(from) +
@@ -100,7 +97,7 @@ class EntriesShifted final : public Injector {
 
 class CrossedRow final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const StepRow* row = PickRow(s, 1);
+    const StepRow* row = PickRow(s, Covering(1));
     if (row == nullptr) return false;
     const std::vector<const StepRow*> others =
         RowsWhere(s.at, [&](const StepRow& other) { return other.request != row->request; });

@@ -50,7 +50,7 @@ constexpr std::array kKinds = {
     FaultKind{"free_cached", 'B', "after_retire",
               Set({R::kFreedWhileHeld, R::kStaleIndexEntry, R::kTagMismatch}), false,
               "a page that rests in the prefix index is returned", "prefix_cache", "one_space"},
-    FaultKind{"copy_skipped", 'B', "after_retire", Set({R::kWriteShared}), false,
+    FaultKind{"copy_skipped", 'L', "after_retire", Set({R::kWriteShared}), false,
               "a page that siblings share is taken for one's alone: they write into it without a "
               "copy of their own",
               "parallel_sampling", "swap"},
@@ -104,6 +104,11 @@ constexpr std::array kKinds = {
               "the fence's own record forgets that a page in use is written"},
     FaultKind{"padded_row", 'F', "before_validate", Set({R::kPadRow}), false,
               "a padded row names a live page and writes into it", "padded_batches"},
+    FaultKind{
+        "plan_stale", 'E', "before_validate", Set({R::kTableEpoch}), false,
+        "a graph is replayed with the attention plan of its replay before, which gives a row too "
+        "few pages",
+        "replayed_graphs"},
     FaultKind{"pad_write", 'F', "before_validate", Set({R::kPadRow}), false,
               "a padded row, harmless to read, writes into a live page", "padded_batches"},
     FaultKind{"wrong_write_slot", 'G', "before_validate", Set({R::kWriteTarget}), false,

@@ -15,7 +15,9 @@ constexpr std::string_view kHead =
     "\n"
     "Classes: A stale mapping of a freed page, B free list and reference counts, C transfers and\n"
     "recycled pages, D step and stream ordering, E tables, rows and plans, F padding and dummy\n"
-    "batches, G lengths, geometry and address arithmetic, J content validity.\n"
+    "batches, G lengths, geometry and address arithmetic, I prefix identity, J content validity,\n"
+    "K misplaced content, L sharing and copy-on-write, M ranks that differ, N scales, O request\n"
+    "identity.\n"
     "\n"
     "| kind | class | hook | what it corrupts | answered by |\n"
     "|---|---|---|---|---|\n";

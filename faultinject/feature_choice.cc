@@ -27,6 +27,8 @@ constexpr Sign kSigns[] = {
     {"swap", [](const EngineReport& r) { return r.swaps_in > 0; }},
     {"host_offload", [](const EngineReport& r) { return r.pages_loaded > 0; }},
     {"cascade", [](const EngineReport& r) { return r.prefix_entries > 0; }},
+    {"replayed_graphs", [](const EngineReport& r) { return r.graphs_replayed > 0; }},
+    {"disaggregated", [](const EngineReport& r) { return r.handoffs_whole > 0; }},
 };
 
 }  // namespace

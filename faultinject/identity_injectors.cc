@@ -22,6 +22,7 @@ class KeyCollides final : public Injector {
     if (other == nullptr) return false;
     s.Begin(s.at, {.text = Name(request) + " hits " + Name(other->second.page) + ", which " +
                            Name(other->first) + " published under another identity",
+                   .pages = {other->second.page},  // a sibling may come by it
                    .requests = {request}});
     hits[0] = other->second;
     return true;
@@ -31,11 +32,10 @@ class KeyCollides final : public Injector {
 class OldIncarnation final : public Injector {
   bool BeforeValidate(Scene& s) override {
     // A row that decodes: what is sent back has published since it was last.
-    const std::vector<const StepRow*> rows = RowsWhere(
-        s.at, [](const StepRow& row) { return row.publishes && row.new_tokens <= kMostDecoded; });
-    const StepRow* const* picked = PickOf(s.rng, rows);
+    const StepRow* picked = PickRow(
+        s, [](const StepRow& row) { return row.publishes && row.new_tokens <= kMostDecoded; });
     if (picked == nullptr) return false;
-    const StepRow& row = **picked;
+    const StepRow& row = *picked;
     const std::span<const PageId> pages = s.at.PagesOf(row.request);
     // Whoever had one of its pages before may have ended, or run as another incarnation now.
     for (const PageId page : pages) {
@@ -59,19 +59,17 @@ class OldIncarnation final : public Injector {
 class RankTable final : public Injector {
   bool BeforeValidate(Scene& s) override {
     if (s.at.ranks() < 2) return false;
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.covered > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.covered > 0; });
     if (row == nullptr) return false;
     const RankId rank(static_cast<uint32_t>(1 + s.rng.Below(s.at.ranks() - 1)));
-    const uint64_t k = s.rng.Below((*row)->covered);
-    const int64_t was = s.at.DeviceEntry((*row)->row, k);
+    const uint64_t k = s.rng.Below(row->covered);
+    const int64_t was = s.at.DeviceEntry(row->row, k);
     const int64_t now = was == 1 ? 2 : was - 1;
     s.Begin(s.at, {.text = "on rank " + std::to_string(rank.value()) + " alone, entry " +
-                           std::to_string(k) + " of " + Name((*row)->row) + " (" +
-                           Name((*row)->request) + ") is page " + std::to_string(now),
-                   .requests = {(*row)->request}});
-    s.at.SetDeviceEntryOf(rank, (*row)->row, k, now);
+                           std::to_string(k) + " of " + Name(row->row) + " (" + Name(row->request) +
+                           ") is page " + std::to_string(now),
+                   .requests = {row->request}});
+    s.at.SetDeviceEntryOf(rank, row->row, k, now);
     return true;
   }
 };

@@ -80,6 +80,13 @@ template <class T>
 const T* PickOf(Rng& rng, const std::vector<T>& from) {
   return from.empty() ? nullptr : &from[rng.Below(from.size())];
 }
+// Any of the live rows for which `good` holds; null: there's none.
+template <class F>
+const StepRow* PickRow(Scene& s, F good) {
+  const std::vector<const StepRow*> rows = RowsWhere(s.at, good);
+  const StepRow* const* row = PickOf(s.rng, rows);
+  return row == nullptr ? nullptr : *row;
+}
 // A page of some running request other than `but` in which there is content, and how many slots of
 // it are committed.
 struct Target {

@@ -7,16 +7,9 @@
 namespace kvfence {
 namespace {
 
-const StepRow* PickWriter(Scene& s) {
-  const std::vector<const StepRow*> rows =
-      RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 0; });
-  const StepRow* const* row = PickOf(s.rng, rows);
-  return row == nullptr ? nullptr : *row;
-}
-
 class LengthFlip final : public Injector {
   bool BetweenValidateAndAttention(Scene& s) override {
-    const StepRow* row = PickWriter(s);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr) return false;
     const int64_t was = s.at.DeviceLength(row->row);
     const int64_t now = was > 1 && s.rng.Chance(1, 2) ? was - 1 : was + 1;
@@ -31,7 +24,7 @@ class LengthFlip final : public Injector {
 
 class SlotDropped final : public Injector {
   bool BetweenValidateAndAttention(Scene& s) override {
-    const StepRow* row = PickWriter(s);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr) return false;
     const uint64_t i = s.rng.Below(row->new_tokens);
     if (s.at.DeviceSlot(row->row, i) < 0) return false;
@@ -61,18 +54,16 @@ class LateRowSwap final : public Injector {
 
 class TableRewritten final : public Injector {
   bool AfterAttention(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.covered > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.covered > 0; });
     if (row == nullptr) return false;
-    const uint64_t k = s.rng.Below((*row)->covered);
-    const int64_t was = s.at.DeviceEntry((*row)->row, k);
+    const uint64_t k = s.rng.Below(row->covered);
+    const int64_t was = s.at.DeviceEntry(row->row, k);
     const int64_t now = was == 1 ? 2 : was - 1;
     s.Begin(s.at, {.text = "after attention and before confirm, entry " + std::to_string(k) +
-                           " of " + Name((*row)->row) + " (" + Name((*row)->request) +
-                           ") turns from " + std::to_string(was) + " to " + std::to_string(now),
-                   .requests = {(*row)->request}});
-    s.at.SetDeviceEntry((*row)->row, k, now);
+                           " of " + Name(row->row) + " (" + Name(row->request) + ") turns from " +
+                           std::to_string(was) + " to " + std::to_string(now),
+                   .requests = {row->request}});
+    s.at.SetDeviceEntry(row->row, k, now);
     return true;
   }
 };

@@ -31,11 +31,9 @@ class PaddedRow final : public Injector {
 
 class WrongWriteSlot final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr) return false;
-    const StepRow& writer = **row;
+    const StepRow& writer = *row;
     const Target target = PickTarget(s.at, s.rng, writer.request);
     if (target.request == kNoRequest) return false;
     const uint64_t i = s.rng.Below(writer.new_tokens);
@@ -52,11 +50,9 @@ class WrongWriteSlot final : public Injector {
 
 class SkippedWrite final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr) return false;
-    const StepRow& writer = **row;
+    const StepRow& writer = *row;
     const uint64_t i = s.rng.Below(writer.new_tokens);
     s.Begin(s.at, {.text = "the write slot of new token " + std::to_string(i) + " of " +
                            Name(writer.request) + " is a skip",
@@ -73,11 +69,9 @@ class LengthOff final : public Injector {
  private:
   bool BeforeValidate(Scene& s) override {
     const auto by = static_cast<int64_t>(by_page_ ? s.at.page_size() : 1);
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     const int64_t was = s.at.DeviceLength(victim.row);
     const int64_t now = s.rng.Chance(1, 2) && was > by ? was - by : was + by;
     s.Begin(s.at, {.text = "the length of " + Name(victim.row) + " (" + Name(victim.request) +
@@ -109,11 +103,9 @@ class PadWrite final : public Injector {
 
 class SlotsShifted final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
     if (row == nullptr || s.at.page_size() < 2) return false;
-    const StepRow& writer = **row;
+    const StepRow& writer = *row;
     // Within the page of the last token, so that nobody else's is written.
     const uint64_t last = writer.new_tokens - 1;
     const int64_t slot = s.at.DeviceSlot(writer.row, last);
@@ -129,11 +121,9 @@ class SlotsShifted final : public Injector {
 
 class SlotRepeated final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.new_tokens > 1; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 1; });
     if (row == nullptr) return false;
-    const StepRow& writer = **row;
+    const StepRow& writer = *row;
     const uint64_t i = 1 + s.rng.Below(writer.new_tokens - 1);
     s.Begin(s.at, {.text = "new tokens " + std::to_string(i - 1) + " and " + std::to_string(i) +
                            " of " + Name(writer.request) + " have one write slot",
@@ -170,12 +160,11 @@ class LengthFar final : public Injector {
 
  private:
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows = RowsWhere(s.at, [&](const StepRow& row) {
+    const StepRow* row = PickRow(s, [&](const StepRow& row) {
       return row.new_tokens > 0 && (!stale_ || row.length_before > 0);
     });
-    const StepRow* const* row = PickOf(s.rng, rows);
     if (row == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     const uint64_t beyond = s.at.width() * s.at.page_size() + 1 + s.rng.Below(1 << 20);
     const auto now = static_cast<int64_t>(stale_ ? victim.length_before : beyond);
     s.Begin(s.at,

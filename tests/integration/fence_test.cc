@@ -237,8 +237,31 @@ TEST_F(FenceTest, I80AHitOfAnotherIdentityEndsThatRequestAndSpeaksOnce) {
     const std::vector<RowResult> rows = Retire(step);
     EXPECT_FALSE(rows[0].published);
     EXPECT_TRUE(rows[0].reasons.Has(Reason::kKeyMismatch));
+    EXPECT_EQ(rows[0].good_prefix, 0u) << "no use in keeping what will fail again";
   }
   EXPECT_THAT(findings_.reasons, ElementsAre("key_mismatch"));
+  // Nor does it become the request's own on its way over the host.
+  const NameId out = fence_->Intern("out"), in = fence_->Intern("in");
+  const KeyId swap(8);
+  const PageId fresh(3);
+  PinEvent pin{.id = out, .dir = CopyDir::kOut, .pages = {&one, 1}, .req = s, .at = 0, .key = swap};
+  ASSERT_TRUE(fence_->Pin(pin).ok());
+  ASSERT_TRUE(fence_->Read({.page = one, .xfer = out}).ok());
+  ASSERT_TRUE(fence_->Unpin({.id = out}).ok());
+  ASSERT_TRUE(fence_->Drop({.req = s, .at = 0, .n = 2}).ok());
+  ASSERT_TRUE(fence_->Alloc({.req = s, .pages = {&fresh, 1}, .at = 0}).ok());
+  pin = {.id = in, .dir = CopyDir::kIn, .pages = {&fresh, 1}, .req = s, .at = 0, .key = swap};
+  ASSERT_TRUE(fence_->Pin(pin).ok());
+  ASSERT_TRUE(
+      fence_->Write({.page = fresh, .first = 0, .n = 16, .as = {.key = swap}, .xfer = in}).ok());
+  ASSERT_TRUE(fence_->Unpin({.id = in}).ok());
+  ASSERT_TRUE(fence_->Trim({.req = s, .tokens = 16}).ok());
+  Alloc(s, {PageId(4)});
+  ASSERT_TRUE(fence_->BindRow({.row = Row(0)}).ok());
+  Row0(s);
+  Step(4, s, {3, 4}, 16, 1);
+  Confirm(4);
+  EXPECT_FALSE(Retire(4)[0].published);
 }
 
 TEST_F(FenceTest, I80AFailedRowStaysFailedUntilItIsBoundAnew) {

@@ -11,6 +11,7 @@
 namespace kvfence {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -134,6 +135,11 @@ TEST(Policy, WhenMostRowsFailNothingIsQuarantined) {
   ApplyPolicy(Policy::kAbort, StepId(1), {On(Reason::kStampMismatch, 9)}, Facts(), &store);
   EXPECT_TRUE(store.storm);
   EXPECT_THAT(store.quarantine, IsEmpty());
+  Violation of_a_row = On(Reason::kStampMismatch, 9);
+  of_a_row.row = 0;
+  ApplyPolicy(Policy::kRecompute, StepId(1), {of_a_row}, Facts(), &store);
+  EXPECT_THAT(store.quarantine, IsEmpty());
+  EXPECT_THAT(store.unpublish, Contains(KeyId(109))) << "who is sent back would find it again";
   SettlementStore one = Rows(1, 1, Reason::kStampMismatch);
   ApplyPolicy(Policy::kAbort, StepId(1), {}, Facts(), &one);
   EXPECT_FALSE(one.storm) << "one row of one is no storm";
