@@ -109,7 +109,10 @@ void FaultsShow(bool disaggregated) {
 }
 
 TEST(NumericPair, ASpoiltHandOffShowsInTokensAndIsCaught) { FaultsShow<SpoilArrivals>(true); }
-TEST(NumericPair, AStalePlanShowsInTokensAndIsCaught) { FaultsShow<KeepPlans>(false); }
+TEST(NumericPair, AStalePlanShowsInTokensAndIsCaught) {
+  FaultsShow<KeepPlans>(false);
+  FaultsShow<KeepPlans>(true);
+}
 
 TEST(NumericPair, RefusesAPrefillPoolThatIsTooLarge) {
   EngineConfig config = Pair(AttentionForm::kGqa, KvType::kE4m3);
