@@ -127,7 +127,7 @@ class Forker {
     PageId& page = r->lists[g].pages[at];
     const PageId from = page;
     const PageId to = pages_.TakeOne(g);
-    if constexpr (TrackerT::kTracks)
+    KVF_IF_HEARD (s_.tracker)
       s_.tracker.Cow({.req = r->id, .at = at, .page = to, .pool = s_.Pool(g)});
     page = to;
     if (g == 0) s_.Holds(*r, to, true);
@@ -164,7 +164,7 @@ class Forker {
   void Fork(const RequestState& from, RequestState* to) {
     ++s_.report.admitted;
     s_.Admit(to);
-    if constexpr (TrackerT::kTracks) s_.tracker.Fork({.from = from.id, .to = to->id});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Fork({.from = from.id, .to = to->id});
     to->computed = from.computed;
     to->lists = from.lists;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
@@ -178,13 +178,13 @@ class Forker {
     if (from.launched == 0) return;
     // What the source has launched isn't the sibling's: it's cut off in a page of its own.
     CopyOnWrite(to);
-    if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = to->id, .tokens = to->computed});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Trim({.req = to->id, .tokens = to->computed});
   }
 
   void Replace(RequestState* dies, const RequestState& lives) {
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, dies->index);
     s_.batch.Clear(dies);
-    if constexpr (TrackerT::kTracks) s_.tracker.Release({.req = dies->id});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Release({.req = dies->id});
     pages_.ReturnBehind(dies, 0);
     dies->tokens = lives.tokens;
     dies->golden = lives.golden ? lives.golden->Copy() : nullptr;

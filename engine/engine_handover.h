@@ -147,7 +147,7 @@ class HandOver {
         const bool late = s_.copy_rng.Chance(s_.config.handoff_late_per_mille, 1000);
         run.late = late ? s_.copy_rng.Between(1, kMostLate) : 0;
         run.out = s_.NameOfCopy();
-        if constexpr (TrackerT::kTracks)
+        KVF_IF_HEARD (s_.tracker)
           s_.tracker.Pin({.id = run.out,
                           .dir = CopyDir::kOut,
                           .pages = run.from,
@@ -162,7 +162,7 @@ class HandOver {
   }
   void LeavePrefill(RequestState* r) {
     const RequestId id = r->id;
-    if constexpr (TrackerT::kTracks) s_.tracker.Release({.req = id});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Release({.req = id});
     from_pages_->ReturnBehind(r, 0);
     std::erase(from_->offered, r);
     r->at_prefill = false;
@@ -196,7 +196,7 @@ class HandOver {
     t->begun = true;
     for (Run& run : t->runs) {
       run.in = s_.NameOfCopy();
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Pin({.id = run.in,
                         .dir = CopyDir::kIn,
                         .pages = run.to,
@@ -224,13 +224,13 @@ class HandOver {
     const uint64_t size = s_.groups[run.group].page_size;
     for (size_t i = 0; i < run.from.size(); ++i) {
       if (run.fails && i > 0) break;  // it dies in the middle
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Read({.page = run.from[i], .xfer = run.out, .pool = from_->Pool(run.group)});
       const uint64_t n = i + 1 == run.from.size() ? run.last : size;
       const auto from = static_cast<uint64_t>(run.from[i].value());
       const auto to = static_cast<uint64_t>(run.to[i].value());
       s_.model->FetchPage(from_->model.get(), run.group, from, to, n);
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Write({.page = run.to[i],
                           .first = 0,
                           .n = n,
@@ -245,19 +245,19 @@ class HandOver {
 
   // [unpin], [free] of the page's last.
   void EndSource(Run* run, bool ok) {
-    if constexpr (TrackerT::kTracks) s_.tracker.Unpin({.id = run->out, .ok = ok});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Unpin({.id = run->out, .ok = ok});
     for (const PageId page : run->from) {
       if (from_->books[run->group]->Unpin(page, PinDir::kOut)) {
-        if constexpr (TrackerT::kTracks)
+        KVF_IF_HEARD (s_.tracker)
           s_.tracker.Free({.pages = {&page, 1}, .pool = from_->Pool(run->group)});
       }
     }
   }
   void EndTarget(Run* run, bool ok) {
-    if constexpr (TrackerT::kTracks) s_.tracker.Unpin({.id = run->in, .ok = ok});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Unpin({.id = run->in, .ok = ok});
     for (const PageId page : run->to) {
       if (s_.books[run->group]->Unpin(page, PinDir::kIn)) {
-        if constexpr (TrackerT::kTracks)
+        KVF_IF_HEARD (s_.tracker)
           s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(run->group)});
       }
     }

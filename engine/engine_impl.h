@@ -175,7 +175,7 @@ class Engine<TrackerT>::Impl {
     s.report.first_token = Percentiles(&s.first_latencies);
     s.report.whole = Percentiles(&s.whole_latencies);
     if (s.hooks == nullptr) {
-      if constexpr (TrackerT::kTracks) s.tracker.Audit({.idle = true});
+      KVF_IF_HEARD (s.tracker) s.tracker.Audit({.idle = true});
     }
   }
 

@@ -75,7 +75,7 @@ class Mover {
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const PageList& list = r->lists[g];
       if (list.pages.size() == list.first) continue;
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Drop({.req = r->id,
                          .at = list.first,
                          .n = list.pages.size() - list.first,
@@ -278,7 +278,7 @@ class Mover {
       pin.lease = kLease;
     }
     pin.key = run->key;
-    if constexpr (TrackerT::kTracks) s_.tracker.Pin(pin);
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Pin(pin);
     for (const PageId page : run->pages) s_.books[run->group]->Pin(page, run->dir);
     t->begun_at = s_.report.steps;
     const uint32_t stream = run->dir == PinDir::kIn ? kInStream : kOutStream;
@@ -294,7 +294,7 @@ class Mover {
     for (size_t i = 0; i < run.pages.size(); ++i) {
       const auto page = static_cast<uint64_t>(run.pages[i].value());
       if (run.dir == PinDir::kOut) {
-        if constexpr (TrackerT::kTracks)
+        KVF_IF_HEARD (s_.tracker)
           s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
         run.read->push_back(s_.model->ReadPage(run.group, page));
         s_.Moved({.from = run.pages[i], .key = run.key, .number = i, .group = run.group});
@@ -304,7 +304,7 @@ class Mover {
       const bool last = i + 1 == run.pages.size();
       const uint64_t n = last ? run.last : size;
       s_.model->WritePage(run.group, page, n, run.content[i]);
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Write({.page = run.pages[i],
                           .first = 0,
                           .n = n,
@@ -332,14 +332,14 @@ class Mover {
   void Land(Transfer* t, F done) {
     uint64_t good = t->tokens;
     for (Run& run : t->runs) {
-      if constexpr (TrackerT::kTracks) s_.tracker.Unpin({.id = run.id, .ok = !run.fails});
+      KVF_IF_HEARD (s_.tracker) s_.tracker.Unpin({.id = run.id, .ok = !run.fails});
       if (run.fails) {
         ++s_.report.copies_failed;
         good = std::min(good, run.at * s_.groups[run.group].page_size);
       }
       for (const PageId page : run.pages) {
         if (s_.books[run.group]->Unpin(page, run.dir)) {
-          if constexpr (TrackerT::kTracks)
+          KVF_IF_HEARD (s_.tracker)
             s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(run.group)});
         }
       }

@@ -75,23 +75,17 @@ class PageKeeper {
   // A reference that the request no longer has, of a page that others hold, or not.
   void LetGo(size_t g, PageId page) {
     if (s_.books[g]->Return(page))
-      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(g)});
+      KVF_IF_HEARD (s_.tracker) s_.tracker.Free({.pages = {&page, 1}, .pool = s_.Pool(g)});
   }
 
   // What the window has left behind goes back; the row's table goes on naming it.
   void Slide(RequestState* r) {
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       const KvGroup& group = s_.groups[g];
-      PageList& list = r->lists[g];
+      const PageList& list = r->lists[g];
       const uint64_t first = std::min<uint64_t>(
           FirstRead(r->computed, group.window) / group.page_size, list.pages.size());
-      if (first <= list.first) continue;
-      if constexpr (TrackerT::kTracks)
-        s_.tracker.Drop(
-            {.req = r->id, .at = list.first, .n = first - list.first, .pool = s_.Pool(g)});
-      s_.report.pages_slid += first - list.first;
-      ReturnRange(r, g, list.first, first);
-      for (; list.first < first; ++list.first) list.pages[list.first] = kNullPage;
+      if (first > list.first) LeaveBehind(r, g, first);
     }
   }
 
@@ -115,7 +109,7 @@ class PageKeeper {
       const PageList& list = r->lists[g];
       const uint64_t keep = PagesFor(tokens, s_.groups[g].page_size);
       if (keep >= list.pages.size()) continue;
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Drop(
             {.req = r->id, .at = keep, .n = list.pages.size() - keep, .pool = s_.Pool(g)});
     }
@@ -153,10 +147,23 @@ class PageKeeper {
         }
       }
     }
-    AllocEvent event{.req = r->id, .pages = fresh_, .pool = s_.Pool(g)};
-    if (list.first > 0) event.at = list.pages.size();  // behind a gap, it may be
-    if constexpr (TrackerT::kTracks) s_.tracker.Alloc(event);
+    KVF_IF_HEARD (s_.tracker) {
+      AllocEvent event{.req = r->id, .pages = fresh_, .pool = s_.Pool(g)};
+      if (list.first > 0) event.at = list.pages.size();  // behind a gap, it may be
+      s_.tracker.Alloc(event);
+    }
     list.pages.insert(list.pages.end(), fresh_.begin(), fresh_.end());
+  }
+
+  // Pages before the logical page `first`.
+  [[gnu::noinline]] void LeaveBehind(RequestState* r, size_t g, uint64_t first) {
+    PageList& list = r->lists[g];
+    KVF_IF_HEARD (s_.tracker)
+      s_.tracker.Drop(
+          {.req = r->id, .at = list.first, .n = first - list.first, .pool = s_.Pool(g)});
+    s_.report.pages_slid += first - list.first;
+    ReturnRange(r, g, list.first, first);
+    for (; list.first < first; ++list.first) list.pages[list.first] = kNullPage;
   }
 
   // Last page first, so that a cached chain is evicted from its end.
@@ -173,7 +180,7 @@ class PageKeeper {
       if (action == ReturnAction::kTwice) again_.push_back(page);
     }
     if (!fresh_.empty())
-      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = fresh_, .pool = s_.Pool(g)});
+      KVF_IF_HEARD (s_.tracker) s_.tracker.Free({.pages = fresh_, .pool = s_.Pool(g)});
     for (const PageId page : std::exchange(again_, {})) {
       if (books.StateOf(page) == PageState::kFree) {
         s_.surface->FreeAgain(page);

@@ -162,7 +162,7 @@ class PrefixCache {
     const KeyId key = KeyAt(r, g, at);
     if (mover_.Loading(key)) return false;  // it stands for what the host has
     if (s_.books[g]->Publish(key, r->lists[g].pages[at], r->identity)) {
-      if constexpr (TrackerT::kTracks)
+      KVF_IF_HEARD (s_.tracker)
         s_.tracker.Publish({.key = key, .req = r->id, .at = at, .pool = s_.Pool(g)});
       s_.host.Drop(g, key);  // the key stands for this page's content from now on
       return true;
@@ -172,12 +172,12 @@ class PrefixCache {
   }
 
   // The tree has this page: the request goes on with the tree's, and its own goes back.
-  void Exchange(RequestState* r, size_t g, uint64_t at, KeyId key) {
+  [[gnu::noinline]] void Exchange(RequestState* r, size_t g, uint64_t at, KeyId key) {
     const std::optional<PageId> found = s_.books[g]->Lookup(key);
     const PageId own = r->lists[g].pages[at];
     if (!found || *found == own || !s_.books[g]->AddReference(*found)) return;
     const uint64_t size = s_.groups[g].page_size;
-    if constexpr (TrackerT::kTracks)
+    KVF_IF_HEARD (s_.tracker)
       s_.tracker.Share({.req = r->id,
                         .pages = {&*found, 1},
                         .tokens = size,
@@ -262,7 +262,7 @@ class PrefixCache {
       keys_.push_back(hit.key);
     }
     const uint64_t tokens = shared_.size() * s_.groups[g].page_size;
-    if constexpr (TrackerT::kTracks)
+    KVF_IF_HEARD (s_.tracker)
       s_.tracker.Share(
           {.req = r->id, .pages = shared_, .tokens = tokens, .keys = keys_, .pool = s_.Pool(g)});
     list.pages = shared_;
@@ -290,7 +290,7 @@ class PrefixCache {
       }
       if (there) {
         s_.report.pages_shared += shared_.size();
-        if constexpr (TrackerT::kTracks)
+        KVF_IF_HEARD (s_.tracker)
           s_.tracker.Share({.req = r->id,
                             .pages = shared_,
                             .tokens = shared_.size() * size,

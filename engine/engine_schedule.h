@@ -107,15 +107,7 @@ class Scheduler {
       if (!MakeRoom(r, share, &pressed)) break;
       Schedule(r, share, &budget, scheduled);
     }
-    if (!pressed) SwapIn();
-    if (!pressed && s_.seat.role == EngineRole::kDecode) TakeOver();
-    while (!pressed && budget > 0 && !s_.waiting.empty() && HasSeat()) {
-      RequestState* r = s_.waiting.front();
-      const StepShare share = TryAdmit(r, budget);
-      if (!s_.moving.empty() && s_.moving.back() == r) continue;  // it loads first
-      if (share.tokens == 0) break;
-      Schedule(r, share, &budget, scheduled);
-    }
+    if (!pressed) AdmitMore(budget, scheduled);
     // Alone in the queue, nothing running, and still no room: it never will fit.
     if (scheduled->empty() && s_.running.empty() && !s_.waiting.empty() && !Hoping() &&
         s_.waiting.front()->flights == 0) {
@@ -175,7 +167,7 @@ class Scheduler {
     r->ForgetLaunched();
     ++r->epoch;
     s_.batch.Clear(r);
-    if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = r->computed});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Trim({.req = r->id, .tokens = r->computed});
     pages_.DropBehind(r, r->computed);
     s_.report.tokens_kept += r->computed;
   }
@@ -234,8 +226,12 @@ class Scheduler {
   // itself had to go.
   bool MakeRoom(RequestState* r, const StepShare& share, bool* pressed) {
     const Demand lacking = pages_.Lacking(*r, r->base() + share.tokens, share.ahead);
-    Demand copies = forker_.Copies(*r);
+    const Demand copies = forker_.Copies(*r);
     if (pages_.Nothing(lacking) && pages_.Nothing(copies)) return true;
+    return MakeRoomFor(r, lacking, copies, pressed);
+  }
+  [[gnu::noinline]] bool MakeRoomFor(RequestState* r, const Demand& lacking, Demand copies,
+                                     bool* pressed) {
     while (!pages_.Fits(pages_.Sum(lacking, copies))) {
       RequestState* victim = s_.running.back();
       *pressed = true;
@@ -255,6 +251,20 @@ class Scheduler {
     forker_.CopyOnWrite(r);
     pages_.Take(r, lacking);
     return true;
+  }
+
+  // Who comes back from the host, over from the other engine, and out of the queue, while there's
+  // budget. Not inlined, nor is MakeRoomFor: Plan's loop over the running rows stays free of hooks.
+  [[gnu::noinline]] void AdmitMore(uint64_t budget, std::vector<RequestState*>* scheduled) {
+    SwapIn();
+    if (s_.seat.role == EngineRole::kDecode) TakeOver();
+    while (budget > 0 && !s_.waiting.empty() && HasSeat()) {
+      RequestState* r = s_.waiting.front();
+      const StepShare share = TryAdmit(r, budget);
+      if (!s_.moving.empty() && s_.moving.back() == r) continue;  // it loads first
+      if (share.tokens == 0) break;
+      Schedule(r, share, &budget, scheduled);
+    }
   }
 
   // Its share of its first step, or none: not now.
@@ -347,11 +357,11 @@ class Scheduler {
         return told < all && peer_ != nullptr ? Lose(r) : Preempt(r);
       }
       if (good < told) {
-        if constexpr (TrackerT::kTracks) s_.tracker.Trim({.req = r->id, .tokens = good});
+        KVF_IF_HEARD (s_.tracker) s_.tracker.Trim({.req = r->id, .tokens = good});
       }
       pages_.DropBehind(r, good);
     }
-    if constexpr (TrackerT::kTracks) s_.tracker.Ready({.req = r->id, .tokens = good});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Ready({.req = r->id, .tokens = good});
     r->computed = good;
     std::erase(s_.moving, r);
     s_.running.push_back(r);
@@ -369,7 +379,7 @@ class Scheduler {
     mover_.ForgetSwap(r);
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, r->index);
     s_.batch.Clear(r);
-    if constexpr (TrackerT::kTracks) s_.tracker.Release({.req = r->id});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Release({.req = r->id});
     pages_.ReturnBehind(r, 0);
     r->id = RequestId();
     r->computed = 0;

@@ -34,7 +34,7 @@ class Settler {
     s_.flight = flight;
     scheduler_.Abort(AbortMoment::kBeforeRetire);
     Result<Settlement> retired(Settlement{.step = f.id});
-    if constexpr (TrackerT::kTracks) retired = s_.tracker.Retire({.step = f.id});
+    KVF_IF_HEARD (s_.tracker) retired = s_.tracker.Retire({.step = f.id});
     KVF_CHECK(retired.ok(), "I-47 the fence settles each launched step");
     s_.settled = f.id.value();
     --s_.unsettled;
@@ -66,7 +66,9 @@ class Settler {
   static void Unpublish(EngineState<TrackerT>& engine, KeyId key) {
     for (const auto& books : engine.books) books->Unpublish(key);
   }
-  void Judge(const StepInFlight& f, const Settlement& settlement) {
+  // What a row costs, here and in Finish, isn't inlined into Settle: its hooks stay out of these
+  // loops (ADR 53).
+  [[gnu::noinline]] void Judge(const StepInFlight& f, const Settlement& settlement) {
     outcomes_.clear();
     for (size_t row = 0; row < f.rows.size(); ++row) {
       const StepRow& view = f.view[row];
@@ -75,8 +77,11 @@ class Settler {
                            .request = view.request,
                            .id = view.id,
                            .sampled = view.publishes,
-                           .published = !s_.Fenced(),
+                           .published = true,
                            .withdrawn = live.request->gone || live.request->epoch != live.epoch});
+    }
+    KVF_IF_HEARD (s_.tracker) {
+      for (RowOutcome& outcome : outcomes_) outcome.published = false;
     }
     for (const RowResult& result : settlement.rows) {
       const uint64_t row = result.row.value() - s_.seat.first_row;
@@ -118,7 +123,7 @@ class Settler {
                                              : outcome->token_wrong;
   }
 
-  void Finish(const StepInFlight& f, size_t row) {
+  [[gnu::noinline]] void Finish(const StepInFlight& f, size_t row) {
     const RowInFlight& live = f.rows[row];
     const RowOutcome& outcome = outcomes_[row];
     RequestState* r = live.request;
@@ -163,14 +168,16 @@ class Settler {
   void Grow(const StepInFlight& f, size_t row, uint64_t results) {
     const RowInFlight& live = f.rows[row];
     RequestState* r = live.request;
-    const uint64_t right = live.plan.guesses == 0 ? 0 : results - 1;
-    r->computed += live.plan.known() + right;
+    r->computed += live.plan.known();
+    if (live.plan.guesses == 0) return;
+    const uint64_t right = results - 1;
+    r->computed += right;
     s_.report.guesses += live.plan.guesses;
     s_.report.guesses_right += right;
     if (right == live.plan.guesses) return;
     TrimEvent trim{.req = r->id, .tokens = r->computed};
     if (s_.config.features.overlapped) trim.step = f.id;
-    if constexpr (TrackerT::kTracks) s_.tracker.Trim(trim);
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Trim(trim);
   }
 
   void Publish(RequestState* r, std::span<const uint64_t> results, bool wrong) {

@@ -122,23 +122,16 @@ struct EngineState {
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
 
-  // Is there a fence whose word must be waited for?
-  bool Fenced() const {
-    if constexpr (requires { tracker.on(); }) return tracker.on();
-    return TrackerT::kTracks;
-  }
   // event `admit`
   void Admit(RequestState* r) {
     r->id = RequestId(r->name, 1);
-    if constexpr (TrackerT::kTracks)
-      r->id = tracker.Admit({.name = r->name, .identity = r->identity});
+    KVF_IF_HEARD (tracker) r->id = tracker.Admit({.name = r->name, .identity = r->identity});
   }
   // event `row`
   void Bound(uint32_t row, RequestState* r) {
     if (hooks != nullptr && !hooks->OnBindRow(*surface, RowOf(row), r ? r->index : kNoRequest))
       return;
-    if constexpr (TrackerT::kTracks)
-      tracker.BindRow({.row = RowOf(row), .req = r ? r->id : RequestId()});
+    KVF_IF_HEARD (tracker) tracker.BindRow({.row = RowOf(row), .req = r ? r->id : RequestId()});
   }
   // The first group's, for who watches.
   void Holds(const RequestState& r, PageId page, bool issued) {

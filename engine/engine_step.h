@@ -290,34 +290,35 @@ class StepRunner {
     s_.flight = flight;
     if (s_.hooks != nullptr) s_.hooks->BeforeValidate(*s_.surface);
     if (s_.config.judge_raw) f.raw.assign(f.buffers.begin(), f.buffers.end());
-    if (s_.Fenced()) {
-      f.plans.clear();
-      for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
-      f.pools.clear();
-      if (f.graph != nullptr) {
-        f.pools = f.graph->launch;
-      } else {
-        for (size_t part = 0; part < f.buffers.size(); ++part) {
-          f.pools.push_back(f.buffers[part].View());
-          f.pools.back().pool = s_.Pool(part % s_.groups.size());
-        }
-      }
-    }
     untold_ = false;
-    for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
-      const PrefixPlan prefix{
-          .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
-      std::span<const PoolBuffers> pools = f.pools;
-      if (s_.Fenced()) {
-        pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
-      }
-      if constexpr (TrackerT::kTracks)
+    KVF_IF_HEARD (s_.tracker) {
+      Describe(flight);
+      for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+        const size_t first = rank * s_.groups.size();
+        const PrefixPlan prefix{
+            .rows = f.live, .table = f.buffers[first].prefix, .pool = s_.Pool(0)};
         s_.tracker.Step({.step = f.id,
                          .rank = RankId(rank),
                          .rows = f.plans,
                          .pads = f.pads,
                          .prefix = {&prefix, f.live.empty() ? 0u : 1u},
-                         .pools = pools});
+                         .pools = std::span(f.pools).subspan(first, s_.groups.size())});
+      }
+    }
+  }
+  // What the fence is told of the step: the plan of each row, the arrays by part of the model.
+  void Describe(StepInFlight* flight) {
+    StepInFlight& f = *flight;
+    f.plans.clear();
+    for (size_t row = 0; row < f.rows.size(); ++row) f.plans.push_back(Plan(f, row));
+    f.pools.clear();
+    if (f.graph != nullptr) {
+      f.pools = f.graph->launch;
+      return;
+    }
+    for (size_t part = 0; part < f.buffers.size(); ++part) {
+      f.pools.push_back(f.buffers[part].View());
+      f.pools.back().pool = s_.Pool(part % s_.groups.size());
     }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {
@@ -359,8 +360,7 @@ class StepRunner {
     if (s_.hooks != nullptr) s_.hooks->AfterAttention(*s_.surface);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
       if (s_.hooks != nullptr && !s_.hooks->OnConfirm(*s_.surface, RankId(rank))) continue;
-      if constexpr (TrackerT::kTracks)
-        s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
+      KVF_IF_HEARD (s_.tracker) s_.tracker.Confirm({.step = flight->id, .rank = RankId(rank)});
     }
   }
 

@@ -179,17 +179,17 @@ class Surface final : public FaultSurface {
   void FreePageNow(PageId page) override {
     const PageState state = s_.books[0]->StateOf(page);
     s_.books[0]->ListAgain(page, state == PageState::kLive || state == PageState::kCached);
-    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Free({.pages = {&page, 1}});
   }
   void FreeAgain(PageId page) override {
     s_.books[0]->ListAgain(page, false);
-    if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
+    KVF_IF_HEARD (s_.tracker) s_.tracker.Free({.pages = {&page, 1}});
   }
   void CountAlone(PageId page) override { s_.books[0]->CountAlone(page); }
   bool EvictLeavingEntry(PageId page) override {
     const bool left = s_.books[0]->EvictLeavingEntry(page);
     if (left)
-      if constexpr (TrackerT::kTracks) s_.tracker.Free({.pages = {&page, 1}});
+      KVF_IF_HEARD (s_.tracker) s_.tracker.Free({.pages = {&page, 1}});
     return left;
   }
 
@@ -198,7 +198,7 @@ class Surface final : public FaultSurface {
     if (page < 0 || static_cast<uint64_t>(page) >= s_.config.pages) return;
     s_.model->Scribble(page, write.first, write.n, write.content);
     if (!write.announced) return;
-    if constexpr (TrackerT::kTracks)
+    KVF_IF_HEARD (s_.tracker)
       s_.tracker.Write({.page = write.page,
                         .first = write.first,
                         .n = write.n,

@@ -32,6 +32,7 @@ class TrackerLink {
  public:
   explicit TrackerLink(TrackerT* to) : to_(to) {}
   TrackerT* operator->() const { return to_; }
+  TrackerT& operator*() const { return *to_; }
 
  private:
   TrackerT* to_;
@@ -42,6 +43,7 @@ class TrackerLink<TrackerT> {
  public:
   explicit TrackerLink(TrackerT*) {}
   TrackerT* operator->() { return &nobody_; }
+  TrackerT& operator*() { return nobody_; }
 
  private:
   [[no_unique_address]] TrackerT nobody_;
@@ -223,14 +225,14 @@ class PageBooks final : public IndexListener {
  private:
   // event `unpublish`
   void OnUnpublish(const PrefixEntry& entry) override {
-    if constexpr (TrackerT::kTracks) tracker_->Unpublish({.key = entry.key, .pool = id_});
+    KVF_IF_HEARD (*tracker_) tracker_->Unpublish({.key = entry.key, .pool = id_});
   }
   // event `free`: an evicted page
   void OnReturn(PageId page) override {
     ++report_->pages_evicted;
     ++report_->pages_returned;
     if (!Forget(&early_, page))
-      if constexpr (TrackerT::kTracks) tracker_->Free({.pages = {&page, 1}, .pool = id_});
+      KVF_IF_HEARD (*tracker_) tracker_->Free({.pages = {&page, 1}, .pool = id_});
   }
 
   static bool Forget(std::vector<PageId>* list, PageId page) {

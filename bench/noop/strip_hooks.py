@@ -1,11 +1,12 @@
 """Copies the engine's sources twice: as they are, and without the lines that call the tracker.
 
 Idea: Engine<NoopTracker> claims to be the engine that was never instrumented. That engine is made
-here, by taking out of the source each call of the tracker, each member that holds one, and each
-block that only a tracker needs; where a call's value is used, what an engine without a fence would
-have used instead stands there. Lines keep their numbers, so that checks that name their line
-compile to the same code. Invariant I-141: after stripping no code mentions the tracker but
-parameters that nobody reads; a use that this script doesn't know is an error, never left in.
+here, by taking out of the source each statement behind KVF_IF_HEARD, calls of the tracker and
+what only they need, and each member that holds a tracker. Lines keep their numbers, so that checks
+that name their line compile to the same code. Invariant I-141: after stripping no code mentions the
+tracker but parameters that nobody reads. A call that isn't behind the guard is an error (what it's
+given would be made for a fence that is off, too: I-142), and so is a use that this script doesn't
+know: neither is left in.
 
 usage: strip_hooks.py ENGINE_DIR OUT_DIR     writes OUT_DIR/hooked/engine, OUT_DIR/stripped/engine
 """
@@ -14,42 +15,36 @@ import pathlib
 import re
 import sys
 
-CALL = re.compile(r"(?:\b\w+\.)*\btracker_?(?:\.|->)([A-Z]\w*)\(")
-BLOCK = re.compile(r"if constexpr \(TrackerT::kTracks\) \{")
+CALL = re.compile(r"(?:\b\w+\.)*\btracker_?(?:\.|->)[A-Z]\w*\(")
+GUARD = re.compile(r"\bKVF_IF_HEARD \([*\w.]+\)\s*")
 # What only holds or passes on a tracker, and what takes its place.
 DECLARATIONS = [
     (re.compile(r"\[\[no_unique_address\]\] (?:TrackerT|TrackerLink<TrackerT>) tracker_?;"), ""),
     (re.compile(r"\btracker\(tracker_in\),"), ""),
     (re.compile(r"\btracker_\(tracker\),"), ""),
     (re.compile(r"&tracker\b"), "nullptr"),
-    (re.compile(r"if constexpr \(requires \{ tracker\.on\(\); \}\) return tracker\.on\(\);"), ""),
-    (re.compile(r"\bTrackerT::kTracks\b"), "false"),
 ]
 # Uses of the word that are types or parameters.
 INNOCENT = re.compile(
     r"\bTrackerT\* tracker\b|\bTrackerT tracker\b|\bstd::move\(tracker\)|\bTrackerT tracker_in\b"
     r"|\btrace, tracker, names\b")
-VALUES = {
-    "Admit": (re.compile(r"\.name = ([^,}]+)"), "RequestId({}, 1)"),
-    "Retire": (re.compile(r"\.step = ([^,}]+)"), "Result<Settlement>(Settlement{{.step = {}}})"),
-}
 
 
 class Unknown(Exception):
     """A use of the tracker that isn't understood; the text is FILE:LINE and what stands there."""
 
 
-def closing(text, start, opening, closed):
-    """Where the bracket that opens at text[start] is closed."""
+def end_of_statement(text, start):
+    """Behind the statement that begins at text[start]: its semicolon, or its block."""
     depth = 0
     for i in range(start, len(text)):
-        if text[i] == opening:
+        if text[i] in "({[":
             depth += 1
-        elif text[i] == closed:
+        elif text[i] in ")}]":
             depth -= 1
-            if depth == 0:
-                return i
-    raise Unknown(f"a {opening} that nobody closes")
+        if depth == 0 and (text[i] == ";" or text[start] == "{" and text[i] == "}"):
+            return i + 1
+    raise Unknown("a statement that doesn't end")
 
 
 def blank(text, replacement=""):
@@ -61,43 +56,26 @@ def without_comments(text):
     return re.sub(r"//[^\n]*", "", text)
 
 
-def strip_calls(text, where):
-    at = 0
-    while True:
-        match = CALL.search(text, at)
-        if match is None:
-            return text
-        end = closing(text, match.end() - 1, "(", ")") + 1
-        call, verb = text[match.start():end], match[1]
-        before, behind = without_comments(text[:match.start()]).rstrip(), text[end:].lstrip()
-        if behind.startswith(";") and re.search(r"(?:[;{})]|\belse)$", before):
-            new = "(void)0"
-        elif verb in VALUES:
-            argument, shape = VALUES[verb]
-            found = argument.search(call)
-            if found is None:
-                raise Unknown(f"{where}:{line_of(text, match.start())}: {call}")
-            new = shape.format(found[1].strip())
-        else:
-            raise Unknown(f"{where}:{line_of(text, match.start())}: {call}")
-        text = text[:match.start()] + blank(call, new) + text[end:]
-        at = match.start() + len(new)
-
-
 def line_of(text, at):
     return text.count("\n", 0, at) + 1
 
 
+def strip_guarded(text, where):
+    while (match := GUARD.search(text)) is not None:
+        end = end_of_statement(text, match.end())
+        if re.match(r"\s*else\b", text[end:]):
+            raise Unknown(f"{where}:{line_of(text, end)}: an else of the guard")
+        text = text[:match.start()] + blank(text[match.start():end], "(void)0;") + text[end:]
+    return text
+
+
 def strip(text, where):
     """The source without its hooks; `where` names it in errors."""
-    while (match := BLOCK.search(text)) is not None:
-        end = closing(text, match.end() - 1, "{", "}") + 1
-        text = text[:match.start()] + blank(text[match.start():end]) + text[end:]
-    text = strip_calls(text, where)
+    text = strip_guarded(text, where)
     for pattern, replacement in DECLARATIONS:
         text = pattern.sub(replacement, text)
     code = INNOCENT.sub("", without_comments(text))
-    left = re.search(r"\btracker_?\b", code)
+    left = re.search(r"\btracker_?\b|\bKVF_IF_HEARD\b|\bkTracks\b|\bListens\b", code)
     if left is not None:
         raise Unknown(f"{where}:{line_of(code, left.start())}: "
                       f"{code.splitlines()[line_of(code, left.start()) - 1].strip()}")

@@ -24,35 +24,39 @@ class Stripping(unittest.TestCase):
         return strip_hooks.strip(text, "x.h")
 
     def test_statements_go_and_lines_stay(self):
-        self.assertEqual(self.strip("a();\ns_.tracker.Free({.pages = {&p, 1}});\nb();\n"),
-                         "a();\n(void)0;\nb();\n")
-        self.assertEqual(self.strip("{\n  s_.tracker.Write({.page = p,\n  .n = n});\n}"),
-                         "{\n  (void)0\n;\n}")
-        self.assertEqual(self.strip("if (left) tracker_->Free(F(1));"), "if (left) (void)0;")
-        self.assertEqual(self.strip("void A() { tracker_->Unpublish({.key = e.key}); }"),
+        self.assertEqual(self.strip("a();\nKVF_IF_HEARD (s_.tracker) s_.tracker.Free(F(1));\nb();"),
+                         "a();\n(void)0;\nb();")
+        self.assertEqual(self.strip("{\n  KVF_IF_HEARD (s_.tracker)\n    s_.tracker.Write(\n"
+                                    "  {.pages = {&p, 1}});\n}"), "{\n  (void)0;\n\n\n}")
+        self.assertEqual(self.strip("if (left) KVF_IF_HEARD (tracker) tracker_->Free(F(1));"),
+                         "if (left) (void)0;")
+        self.assertEqual(self.strip("void A() { KVF_IF_HEARD (*tracker_) tracker_->Audit({}); }"),
                          "void A() { (void)0; }")
-
-    def test_values_become_what_an_engine_without_a_fence_has(self):
-        self.assertEqual(self.strip("r->id = s_.tracker.Admit({.name = r->name, .identity = i});"),
-                         "r->id = RequestId(r->name, 1);")
-        self.assertEqual(self.strip("auto x = s_.tracker.Retire({.step = f.id});"),
-                         "auto x = Result<Settlement>(Settlement{.step = f.id});")
+        self.assertEqual(self.strip("KVF_IF_HEARD (s.tracker) id = s.tracker.Admit(F(1)); b();"),
+                         "(void)0; b();")
 
     def test_members_and_blocks_go(self):
-        block = "if constexpr (TrackerT::kTracks) {\n  if (x) { y(); }\n}"
-        self.assertEqual(self.strip(f"a;\n{block}\nb;"), "a;\n\n\n\nb;")
+        block = "KVF_IF_HEARD (s_.tracker) {\n  if (x) { y(); }\n  s_.tracker.Free({});\n}"
+        self.assertEqual(self.strip(f"a;\n{block}\nb;"), "a;\n(void)0;\n\n\n\nb;")
         member = "[[no_unique_address]] TrackerLink<TrackerT> tracker_;"
         self.assertEqual(self.strip(f"  {member}\n"), "  \n")
 
     def test_a_use_that_isnt_understood_is_an_error(self):
         for text in ("auto x = s_.tracker.Peek(1);", "tracker_->value = 3;", "Use(s_.tracker);",
-                     "auto* t = tracker_;"):
+                     "auto* t = tracker_;", "bool on = Listens(s_.tracker);",
+                     "KVF_IF_HEARD (s_.tracker) a(); else b();"):
             with self.assertRaises(strip_hooks.Unknown, msg=text):
                 self.strip("\n" + text)
         try:
             self.strip("\n\nUse(s_.tracker);")
         except strip_hooks.Unknown as unknown:
             self.assertTrue(str(unknown).startswith("x.h:3: "), unknown)
+
+    def test_a_hook_without_its_guard_is_an_error(self):
+        for text in ("s_.tracker.Free({.pages = {&p, 1}});", "if (left) tracker_->Free(F(1));",
+                     "KVF_IF_HEARD (s_.tracker) a(); s_.tracker.Free({});"):
+            with self.assertRaises(strip_hooks.Unknown, msg=text):
+                self.strip(text)
 
     def test_the_engine_can_be_stripped(self):
         with tempfile.TemporaryDirectory() as folder:

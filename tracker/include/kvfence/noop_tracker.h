@@ -2,10 +2,12 @@
 //
 // An engine is a template over its tracker. With NoopTracker every hook is an empty inline function
 // of an empty type: the compiled engine is the one without hooks. SwitchedTracker (integration) has
-// the same hooks in front of a fence that may be absent, so no engine code differs.
+// the same hooks in front of a fence that may be absent, so no engine code differs. An engine calls
+// each hook behind KVF_IF_HEARD.
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include "kvfence/event.h"
 #include "kvfence/settlement.h"
@@ -41,5 +43,22 @@ struct NoopTracker {
   Result<Settlement> Retire(const RetireEvent& event) { return Settlement{.step = event.step}; }
 };
 static_assert(Tracker<NoopTracker>);
+
+// Is there a fence behind the tracker? One whose fence may be absent says so by on().
+template <class T>
+bool Listens(const T& tracker) {
+  if constexpr (requires { tracker.on(); }) {
+    return tracker.on();
+  } else {
+    return T::kTracks;
+  }
+}
+
+// Stands in front of each statement that calls a hook: `KVF_IF_HEARD (tracker) tracker.Free(...);`.
+// With NoopTracker there's no such statement (I-141); with a fence that is absent it's one branch,
+// in front of all that the event is made of (I-142).
+#define KVF_IF_HEARD(tracker)                                    \
+  if constexpr (std::remove_cvref_t<decltype(tracker)>::kTracks) \
+    if (::kvfence::Listens(tracker))
 
 }  // namespace kvfence
