@@ -171,7 +171,8 @@ class PrefixCache {
     return false;
   }
 
-  // The tree has this page: the request goes on with the tree's, and its own goes back.
+  // The tree has this page: the request goes on with the tree's, and its own goes back. Rare, and
+  // so not inlined (ADR 53).
   [[gnu::noinline]] void Exchange(RequestState* r, size_t g, uint64_t at, KeyId key) {
     const std::optional<PageId> found = s_.books[g]->Lookup(key);
     const PageId own = r->lists[g].pages[at];

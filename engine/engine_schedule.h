@@ -254,7 +254,8 @@ class Scheduler {
   }
 
   // Who comes back from the host, over from the other engine, and out of the queue, while there's
-  // budget. Not inlined, nor is MakeRoomFor: Plan's loop over the running rows stays free of hooks.
+  // budget. Not inlined, nor is MakeRoomFor: Plan's loop over the running rows stays free of hooks
+  // (ADR 53).
   [[gnu::noinline]] void AdmitMore(uint64_t budget, std::vector<RequestState*>* scheduled) {
     SwapIn();
     if (s_.seat.role == EngineRole::kDecode) TakeOver();

@@ -94,12 +94,37 @@ std::vector<TraceRequest> Steady() {
   return trace;
 }
 
-int Drive(const std::vector<TraceRequest>& trace) {
+EngineConfig Served() {
   EngineConfig config;
   config.page_size = 16;
   config.pages = 40'000;
   config.rows = 64;
   config.token_budget = 8192;
+  return config;
+}
+
+// Prompts that come twice, the second time when their pages are in the prefix cache.
+std::vector<TraceRequest> Twice() {
+  std::vector<TraceRequest> trace(32);
+  for (size_t i = 0; i < trace.size(); ++i) {
+    trace[i] = {.input_length = 160, .output_length = 40, .hash_ids = {i % 16 + 1}};
+  }
+  return trace;
+}
+
+// The small transformer: a forward pass for each token, real attention over an FP8 cache. Without
+// the golden run, which no serving engine has and which would be half of the work.
+EngineConfig Numeric() {
+  EngineConfig config;
+  config.page_size = 16;
+  config.pages = 1'000;
+  config.rows = 16;
+  config.numeric = SmallTransformer(AttentionForm::kGqa, KvType::kE4m3, WeightType::kBf16);
+  config.ground_truth = false;
+  return config;
+}
+
+int Drive(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   auto engine = Engine<DrivenTracker>::Create(config, &trace, MakeTracker()).value();
   const EngineReport& report = engine->Run();
   std::printf("steps %llu\nrows %llu\ntokens %llu\nwrong %llu\n",
@@ -118,8 +143,9 @@ int Drive(const std::vector<TraceRequest>& trace) {
 
 int main(int argc, char** argv) {
   const std::string_view traffic = argc == 2 ? argv[1] : "";
-  if (traffic == "chat") return kvfence::Drive(kvfence::Chat());
-  if (traffic == "steady") return kvfence::Drive(kvfence::Steady());
-  std::fputs("usage: drive chat|steady\n", stderr);
+  if (traffic == "chat") return kvfence::Drive(kvfence::Served(), kvfence::Chat());
+  if (traffic == "steady") return kvfence::Drive(kvfence::Served(), kvfence::Steady());
+  if (traffic == "numeric") return kvfence::Drive(kvfence::Numeric(), kvfence::Twice());
+  std::fputs("usage: drive chat|steady|numeric\n", stderr);
   return 2;
 }
