@@ -116,8 +116,9 @@ def compare_counts(build, traffic, say):
     say(f"  instructions: {hooked['Ir']} with the hooks, {stripped['Ir']} with the lines stripped")
     extra, branches, missed = (off[event] - hooked[event] for event in ("Ir", "Bc", "Bcm"))
     say(f"  off at run time: {extra:+d} instructions ({percent(extra, hooked['Ir'])}, at most "
-        f"{100 * MOST_EXTRA:.2f} %), {branches:+d} conditional branches ({branches / asked:.2f} for "
-        f"each call and step), {missed:+d} mispredicted ({percent(missed, hooked['Bc'])} of branches)")
+        f"{100 * MOST_EXTRA:.2f} %), {branches:+d} conditional branches "
+        f"({branches / asked:.2f} for each call and step), {missed:+d} mispredicted "
+        f"({percent(missed, hooked['Bc'])} of branches)")
     ran = sorted(name for name in runs["off"][1] if FENCE.search(name))
     say(f"  functions of gate, ledger and launches that ran: {', '.join(ran) or 'none'}")
     if not did == runs["hooked"][2] == runs["stripped"][2] or not calls.startswith(did):
