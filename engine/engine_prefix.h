@@ -116,11 +116,14 @@ class PrefixCache {
     }
   }
 
-  // Full pages that settled steps wrote enter the index.
-  void Publish(RequestState* r) { PublishUpTo(r, Told(*r), true); }
+  // Full pages that settled steps wrote enter the index. Inlined to the last hook into
+  // Scheduler::Advance, with hooks and without (ADR 53).
+  [[gnu::always_inline]] void Publish(RequestState* r) { PublishUpTo(r, Told(*r), true); }
   // Pages that the step in planning will fill enter it already, so that others hit them before they
   // are written, in this very step too.
-  void PublishAhead(RequestState* r, uint64_t tokens) { PublishUpTo(r, tokens, false); }
+  [[gnu::noinline]] void PublishAhead(RequestState* r, uint64_t tokens) {
+    PublishUpTo(r, tokens, false);
+  }
 
  private:
   // Tokens in the cache of which the request knows what they are: guesses that were right beyond
@@ -142,7 +145,7 @@ class PrefixCache {
     return pool == 0 ? keys[at] : KeyId(Mix64(keys[at].value() + pool) | 1);
   }
 
-  void PublishUpTo(RequestState* r, uint64_t tokens, bool written) {
+  [[gnu::always_inline]] void PublishUpTo(RequestState* r, uint64_t tokens, bool written) {
     if (!s_.config.features.prefix_cache) return;
     for (size_t g = 0; g < s_.groups.size(); ++g) {
       PageList& list = r->lists[g];
@@ -155,7 +158,7 @@ class PrefixCache {
     }
   }
   // False: the index has this key already, with another page.
-  bool PublishOne(RequestState* r, size_t g, uint64_t at, bool written) {
+  [[gnu::always_inline]] bool PublishOne(RequestState* r, size_t g, uint64_t at, bool written) {
     if (s_.hooks != nullptr && g == 0 && !s_.hooks->OnPublish(*s_.surface, r->index, at)) {
       return true;
     }
@@ -171,9 +174,8 @@ class PrefixCache {
     return false;
   }
 
-  // The tree has this page: the request goes on with the tree's, and its own goes back. Rare, and
-  // so not inlined (ADR 53).
-  [[gnu::noinline]] void Exchange(RequestState* r, size_t g, uint64_t at, KeyId key) {
+  // The tree has this page: the request goes on with the tree's, and its own goes back.
+  void Exchange(RequestState* r, size_t g, uint64_t at, KeyId key) {
     const std::optional<PageId> found = s_.books[g]->Lookup(key);
     const PageId own = r->lists[g].pages[at];
     if (!found || *found == own || !s_.books[g]->AddReference(*found)) return;

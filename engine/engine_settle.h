@@ -167,17 +167,21 @@ class Settler {
   // The tokens of the step are in the cache: those that were known, and the right guesses.
   void Grow(const StepInFlight& f, size_t row, uint64_t results) {
     const RowInFlight& live = f.rows[row];
+    live.request->computed += live.plan.known();
+    if (live.plan.guesses > 0) GrowByGuesses(f, live, results - 1);
+  }
+  [[gnu::noinline]] void GrowByGuesses(const StepInFlight& f, const RowInFlight& live,
+                                       uint64_t right) {
     RequestState* r = live.request;
-    r->computed += live.plan.known();
-    if (live.plan.guesses == 0) return;
-    const uint64_t right = results - 1;
     r->computed += right;
     s_.report.guesses += live.plan.guesses;
     s_.report.guesses_right += right;
     if (right == live.plan.guesses) return;
-    TrimEvent trim{.req = r->id, .tokens = r->computed};
-    if (s_.config.features.overlapped) trim.step = f.id;
-    KVF_IF_HEARD (s_.tracker) s_.tracker.Trim(trim);
+    KVF_IF_HEARD (s_.tracker) {
+      TrimEvent trim{.req = r->id, .tokens = r->computed};
+      if (s_.config.features.overlapped) trim.step = f.id;
+      s_.tracker.Trim(trim);
+    }
   }
 
   void Publish(RequestState* r, std::span<const uint64_t> results, bool wrong) {
