@@ -1,8 +1,9 @@
 // What the fence adds to a decode step whose attention really reads an FP8 cache: off, map and
 // full.
 //
-// Idea: 64 rows of 8,192 tokens decode side by side; layers and heads are, by default, those of one
-// rank of eight that serve a model of 8 billion parameters. Each round runs one step of each arm,
+// Idea: 64 rows of 8,192 tokens decode side by side; heads are, by default, those of a model of 8
+// billion parameters, and its 32 layers are cut to 4: as many bytes as one rank of eight would read
+// in all of them, from a cache that no processor's own holds. Each round runs one step of each arm,
 // with the same arrays and the same attention (the kernels' own, once per layer), and the arms take
 // turns layer by layer, in an order drawn from the seed: so drift of the machine within a tenth of
 // a second meets all arms alike, and differences are taken within a round. Times are of this
@@ -50,7 +51,7 @@ struct Clock {
 };
 
 struct Options {
-  uint64_t rows = 64, context = 8192, rounds = 40, layers = 32, kv_heads = 1, group = 4;
+  uint64_t rows = 64, context = 8192, rounds = 40, layers = 4, kv_heads = 8, group = 4;
   uint64_t head_dim = 128, seed = 1;
   std::vector<uint64_t> page_sizes = {1, 16, 64};
   bool json = false;
@@ -383,7 +384,7 @@ void Measure(const Options& options, uint64_t page_size, bool first) {
 }
 
 constexpr const char* kHelp =
-    "usage: step_overhead [--rows=64] [--context=8192] [--rounds=40] [--layers=32] [--kv_heads=1]\n"
+    "usage: step_overhead [--rows=64] [--context=8192] [--rounds=40] [--layers=4] [--kv_heads=8]\n"
     "                     [--group=4] [--head_dim=128] [--page_sizes=1,16,64] [--seed=1] "
     "[--json]\n";
 
