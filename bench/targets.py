@@ -116,6 +116,15 @@ def step_overhead(results):
     return rows
 
 
+def capacity(results):
+    """How many more requests at once FP8 holds than BF16, in one pool, before it preempts."""
+    data = load(results / "capacity.json")
+    fits = {kv: max((row["at_once"] for row in (data or {}).get("rows", [])
+                     if row[kv]["preemptions"] == 0), default=None) for kv in ("bf16", "fp8")}
+    more = fits["fp8"] / fits["bf16"] if None not in fits.values() else None
+    return at_least("requests at once in one pool, FP8 beside BF16", more, 1.9, "x")
+
+
 def ask(command, wanted=(0,)):
     """What a program prints, as JSON."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
@@ -193,6 +202,7 @@ def main(arguments):
     options = parser.parse_args(arguments)
     try:
         rows = benchmarks(options.results) + step_overhead(options.results)
+        rows.append(capacity(options.results))
         if not options.quick:
             rows += [device_bytes(options.tool), catalogue(options.tool), noop()]
         if options.trace:
