@@ -30,6 +30,8 @@ import objects
 TRAFFICS = ("steady", "chat", "numeric")
 MOST_EXTRA = 0.0005  # the share of the instructions that the run-time switch may add
 # Conditional branches per call of a hook; one per step and row asks whether there's a fence at all.
+# Where calls are few among much work, MOST_EXTRA of the branches: malloc takes as many more or less
+# when an object is larger by a pointer.
 MOST_BRANCHES, MOST_MISPREDICTED = 1.5, 0.005
 PARTS = ("EngineState", "Scheduler", "StepRunner", "Surface", "PageBooks")
 # What a fence that is there would run: nothing of this may run when it's absent.
@@ -124,9 +126,10 @@ def compare_counts(build, traffic, say):
     if not did == runs["hooked"][2] == runs["stripped"][2] or not calls.startswith(did):
         say("  the runs didn't do the same work")
         return False
+    most_branches = max(MOST_BRANCHES * asked, MOST_EXTRA * hooked["Bc"])
     return (hooks > 0 and executed(hooked) == executed(stripped) and not ran and
             extra <= MOST_EXTRA * hooked["Ir"] and
-            branches <= MOST_BRANCHES * asked and missed <= MOST_MISPREDICTED * hooked["Bc"])
+            branches <= most_branches and missed <= MOST_MISPREDICTED * hooked["Bc"])
 
 
 def main(arguments):

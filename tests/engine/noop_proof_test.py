@@ -139,12 +139,14 @@ class Judging(unittest.TestCase):
 
     def test_what_holds(self):
         self.assertTrue(self.judge((1_000_500, 100_110, 101)))
+        self.assertTrue(self.judge((1_000_500, 100_050, 101), hooks=1))
         # Where functions lie decides what the predictor takes for one another.
         self.assertTrue(self.judge((1_000_500, 100_110, 101), stripped=(1_000_000, 100_000, 101)))
 
     def test_what_doesnt(self):
         self.assertFalse(self.judge((1_000_501, 100_110, 101)), "more than 0.05 %")
         self.assertFalse(self.judge((1_000_100, 100_200, 101)), "more than a branch per call")
+        self.assertFalse(self.judge((1_000_100, 100_051, 101), hooks=1), "few calls, many branches")
         self.assertFalse(self.judge((1_000_100, 100_110, 1_000)), "branches that aren't predicted")
         self.assertFalse(self.judge((1_000_100, 100_110, 101), stripped=(999_999, 100_000, 100)))
         self.assertFalse(self.judge((1_000_100, 100_110, 101), stripped=(1_000_000, 99_999, 100)))
