@@ -60,6 +60,7 @@ class StepRunner {
     ++s_.unsettled;
     f->view.clear();
     f->pads.clear();
+    f->dropped.clear();
     f->raw.clear();  // the last step's: hooks before validate must not reach into it
   }
 
@@ -304,9 +305,15 @@ class StepRunner {
       }
     }
     untold_ = false;
+    SplitParts(flight);
     for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+      const RankPart* part = nullptr;
+      for (const RankPart& own : f.parts) {
+        if (own.rank == rank) part = &own;
+      }
+      const std::vector<Row>& live = part != nullptr ? part->live : f.live;
       const PrefixPlan prefix{
-          .rows = f.live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
+          .rows = live, .table = f.buffers[rank * s_.groups.size()].prefix, .pool = s_.Pool(0)};
       std::span<const PoolBuffers> pools = f.pools;
       if (s_.Fenced()) {
         pools = pools.subspan(rank * s_.groups.size(), s_.groups.size());
@@ -314,10 +321,27 @@ class StepRunner {
       if constexpr (TrackerT::kTracks)
         s_.tracker.Step({.step = f.id,
                          .rank = RankId(rank),
-                         .rows = f.plans,
-                         .pads = f.pads,
-                         .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                         .rows = part != nullptr ? part->plans : f.plans,
+                         .pads = part != nullptr ? part->pads : f.pads,
+                         .prefix = {&prefix, live.empty() ? 0u : 1u},
                          .pools = pools});
+    }
+  }
+  // What ranks are told that lack a row.
+  void SplitParts(StepInFlight* f) {
+    f->parts.clear();
+    if (!s_.Fenced()) return;
+    for (const auto& [rank, row] : f->dropped) {
+      RankPart* part = nullptr;
+      for (RankPart& own : f->parts) {
+        if (own.rank == rank.value()) part = &own;
+      }
+      if (part == nullptr) {
+        part = &f->parts.emplace_back(RankPart{rank.value(), f->plans, f->pads, f->live});
+      }
+      std::erase_if(part->plans, [&](const RowPlan& plan) { return plan.row == row; });
+      std::erase(part->live, row);
+      part->pads.push_back(row);
     }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {

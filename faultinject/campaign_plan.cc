@@ -114,6 +114,9 @@ Result<CampaignPlan> CampaignPlan::Make(const CampaignConfig& config) {
   CampaignPlan plan;
   plan.config_ = config;
   plan.kinds_ = KindsOf(config).value();
+  for (size_t k = 0; k < plan.kinds_.size(); ++k) {
+    if (!plan.kinds_[k]->at_start()) plan.together_.push_back(k);
+  }
   Result<RequestSource> source = RequestSource::Open(config);
   if (!source.ok()) return Status(source.status().code(), source.status().message());
   plan.source_ = std::move(*source);
@@ -166,9 +169,9 @@ PlannedRun CampaignPlan::FaultRun(uint64_t number, uint64_t slot) const {
     return run;
   }
   Rng rng(Mix64(config_.seed) ^ Mix64(number + 0x5EED));
-  const uint64_t n = rng.Between(2, std::min<uint64_t>(kMostAtOnce, kinds_.size()));
+  const uint64_t n = rng.Between(2, std::min<uint64_t>(kMostAtOnce, together_.size()));
   while (run.kinds.size() < n) {
-    const size_t drawn = rng.Below(kinds_.size());
+    const size_t drawn = together_[rng.Below(together_.size())];
     if (std::find(run.kinds.begin(), run.kinds.end(), drawn) == run.kinds.end()) {
       run.kinds.push_back(drawn);
     }
