@@ -28,8 +28,9 @@ uint64_t Ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 namespace {
 
 // Of a row that runs under another's id nobody knows what its request may keep: there is no good
-// prefix to go back to, and the books have lost count of it.
-bool CanGoBack(const FaultKind& kind) { return kind.fault_class != 'O'; }
+// prefix to go back to, and the books have lost count of it. The same holds where a rank has lost a
+// step of it.
+bool CanGoBack(const FaultKind& kind) { return kind.fault_class != 'O' && kind.name != "rank_row"; }
 
 }  // namespace
 
@@ -207,9 +208,13 @@ bool CampaignPlan::Wants(const PlannedRun& run, const CampaignFold& fold) const 
   if (!run.faulty() || run.round == 0 || config_.only) return true;
   if (config_.steps != 0 && fold.fault_steps() >= config_.steps) return false;
   if (!config_.until_complete) return true;
-  const bool enough = run.several()
-                          ? fold.several().activated >= kActivationsToComplete
-                          : MissingOf(*kinds_[run.kinds[0]], fold.tally(run.kinds[0])).empty();
+  const uint64_t activated =
+      run.several() ? fold.several().activated : fold.tally(run.kinds[0]).activated;
+  // What didn't come in so many won't come.
+  const bool enough =
+      activated >= kActivationsToGiveUp ||
+      (run.several() ? activated >= kActivationsToComplete
+                     : MissingOf(*kinds_[run.kinds[0]], fold.tally(run.kinds[0])).empty());
   if (run.round < kMostEpisodesOfAKind && !enough) return true;
   return fold.fault_requests() < wanted_;
 }
