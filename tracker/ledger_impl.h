@@ -218,7 +218,9 @@ class Ledger::Impl {
   struct Sum {
     uint32_t sum = 0;
     uint64_t slots = 0;
+    bool mixed = false;  // there may be other content of that birth
   };
+  Sum& SumAt(Stamp stamp, uint32_t pool);
   void CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page);
   // The sum that content of this birth must have there; 0: any.
   uint32_t SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const;

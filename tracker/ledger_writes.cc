@@ -95,7 +95,8 @@ SlotRange Ledger::Impl::WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) 
 uint32_t Ledger::Impl::SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const {
   const auto of = [&](uint32_t p) -> uint32_t {  // 0: none of as much content
     const auto there = sums_.find({stamp, p});
-    return there == sums_.end() || there->second.slots != summed.slots ? 0 : there->second.sum;
+    const bool says = there != sums_.end() && !there->second.mixed;
+    return says && there->second.slots == summed.slots ? there->second.sum : 0;
   };
   if (summed.promised != 0) return summed.promised;
   if (sums_.contains({stamp, pool})) return of(pool);
@@ -119,18 +120,23 @@ void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, Pa
       SuspectPage(pool, static_cast<uint32_t>(page.value()), Reason::kContentMismatch);
     }
   }
-  const SumKey key{stamp, pool};
-  const auto [it, fresh] = sums_.try_emplace(key);
+  Sum& known = SumAt(stamp, pool);
   // A wrong one doesn't become what right copies are judged by.
-  it->second = {other ? expected : sum, summed.slots};
-  if (!fresh) return;
+  if (!known.mixed) known = {other ? expected : sum, summed.slots};
+}
+
+Ledger::Impl::Sum& Ledger::Impl::SumAt(Stamp stamp, uint32_t pool) {
+  const SumKey key{stamp, pool};
+  const auto found = sums_.find(key);
+  if (found != sums_.end()) return found->second;
   if (sums_order_.size() < kMaxSums) {
     sums_order_.push_back(key);
-    return;
+  } else {
+    sums_.erase(sums_order_[sums_next_]);
+    sums_order_[sums_next_] = key;
+    sums_next_ = (sums_next_ + 1) % kMaxSums;
   }
-  sums_.erase(sums_order_[sums_next_]);
-  sums_order_[sums_next_] = key;
-  sums_next_ = (sums_next_ + 1) % kMaxSums;
+  return sums_[key];
 }
 
 Status Ledger::Impl::Read(const ReadEvent& event) {

@@ -13,6 +13,7 @@
 #include "faultinject/campaign_plan.h"
 #include "kvfence/fault_kind.h"
 #include "tests/faultinject/campaign_kit.h"
+#include "tests/model/cases.h"
 
 namespace kvfence::testing {
 namespace {
@@ -58,6 +59,7 @@ constexpr CheckSet kOthersStandIn = CheckSet(Reason::kScaleMismatch) + Reason::k
 class EachCheck : public ::testing::TestWithParam<Reason> {};
 
 TEST_P(EachCheck, IsMissedWhereItIsTakenOut) {
+  if (kThreadSanitizer) GTEST_SKIP() << "one thread, and a hundred times as long";
   const Reason reason = GetParam();
   uint64_t red = 0;
   for (const FaultKind& kind : FaultKinds()) {

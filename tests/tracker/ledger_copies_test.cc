@@ -313,5 +313,26 @@ TEST(LedgerCopies, ASumStandsForItsKeyThoughTheBirthHasGrownElsewhere) {  // I-8
   EXPECT_EQ(s.Take(), Words{"content_mismatch 2"});
 }
 
+// A copy for writing that enters the index before it's written keeps the birth mark of its source.
+TEST(LedgerCopies, TwoThatGoOnFromOneBirthMayHaveDifferentSums) {  // I-80
+  Scene s;
+  s.Admit("A");
+  s.Admit("B");
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 8}});
+  ASSERT_TRUE(s.ledger.Fork({.from = Scene::R("A"), .to = Scene::R("B")}).ok());
+  ASSERT_TRUE(s.ledger.Cow({.req = Scene::R("B"), .at = 0, .page = PageId(2)}).ok());
+  s.Publish("b", "B", 0);
+  s.Run(2, {{0, "A", 8}, {1, "B", 8}});
+  EXPECT_EQ(s.PageOf(1).record.stamp, s.PageOf(2).record.stamp);
+  for (const int64_t page : {1, 2}) {
+    const std::string name = "o" + std::to_string(page);
+    s.PinCopy(name, CopyDir::kOut, {page});
+    ASSERT_TRUE(s.ledger.Read(ReadOf(page, name.c_str(), name.c_str())).ok());
+    s.Unpin(name);
+  }
+  EXPECT_EQ(s.Take(), Words{});
+}
+
 }  // namespace
 }  // namespace kvfence::testing
