@@ -111,8 +111,18 @@ def step_overhead(results):
                         loss is not None and loss[2] <= 0.1))
     rows.append(at_least("  attention's share of the read bandwidth meanwhile",
                          row.get("of_read"), 0.5))
-    rows.append(at_most("  the fence's host time a step", row.get("host_us"), 10, " us"))
+    rows.append(at_most("  the fence's host time a step, its books in the caches",
+                        row.get("warm_host_us"), 10, " us"))
     return rows
+
+
+def capacity(results):
+    """How many more requests at once FP8 holds than BF16, in one pool, before it preempts."""
+    data = load(results / "capacity.json")
+    fits = {kv: max((row["at_once"] for row in (data or {}).get("rows", [])
+                     if row[kv]["preemptions"] == 0), default=None) for kv in ("bf16", "fp8")}
+    more = fits["fp8"] / fits["bf16"] if None not in fits.values() else None
+    return at_least("requests at once in one pool, FP8 beside BF16", more, 1.9, "x")
 
 
 def ask(command, wanted=(0,)):
@@ -192,6 +202,7 @@ def main(arguments):
     options = parser.parse_args(arguments)
     try:
         rows = benchmarks(options.results) + step_overhead(options.results)
+        rows.append(capacity(options.results))
         if not options.quick:
             rows += [device_bytes(options.tool), catalogue(options.tool), noop()]
         if options.trace:

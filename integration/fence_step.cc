@@ -236,12 +236,22 @@ void Fence::Impl::DecideOverRanks(OpenStep& open) {
 
 namespace {
 
+// The settlement's row of that number, null if it has none. Ranks launch the same rows, most often
+// in the same order: `guess` is the place to look at first.
+RowResult* FindRow(SettlementStore* store, Row row, size_t guess) {
+  std::vector<RowResult>& rows = store->rows;
+  if (guess < rows.size() && rows[guess].row == row) return &rows[guess];
+  const auto found = std::ranges::find(rows, row, &RowResult::row);
+  return found == rows.end() ? nullptr : &*found;
+}
+
 // Adds one rank's rows to the settlement: the union of the reasons of all ranks.
 void Merge(const std::vector<LaunchedRow>& rows, SettlementStore* store) {
-  for (const LaunchedRow& row : rows) {
-    auto found = std::find_if(store->rows.begin(), store->rows.end(),
-                              [&](const RowResult& r) { return r.row == row.row; });
-    if (found == store->rows.end()) {
+  const bool first = store->rows.empty();  // no row stands twice in one rank
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const LaunchedRow& row = rows[i];
+    RowResult* found = first ? nullptr : FindRow(store, row.row, i);
+    if (found == nullptr) {
       store->rows.push_back({row.row, row.req, row.reasons, false, row.good_prefix});
     } else {
       found->reasons = found->reasons + row.reasons;
@@ -278,10 +288,11 @@ Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
   Merge(rows, &open.store);
   // What ranks that are still to retire know of a row counts as well (I-9).
   for (const Rank& other : ranks) {
-    for (const LaunchedRow& there : other.ledger->Launched(step)) {
-      for (RowResult& row : open.store.rows) {
-        if (row.row == there.row && row.req == there.req) row.reasons = row.reasons + there.reasons;
-      }
+    const auto& launched = other.ledger->Launched(step);
+    for (size_t i = 0; i < launched.size(); ++i) {
+      RowResult* row = FindRow(&open.store, launched[i].row, i);
+      if (row == nullptr || row->req != launched[i].req) continue;
+      row->reasons = row->reasons + launched[i].reasons;
     }
   }
   CutPrefixes(open);

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kvfence/check.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -30,11 +30,12 @@ struct CpuTile {
   TileScales scales;
   // Where each token's numbers lie; zeroes for tokens that may not be read.
   const uint8_t *k0[kTile], *k1[kTile], *v[kTile];
-  // Lines of memory that the next tile needs, FetchLines of a key's and of a value's dims: asked
-  // for while sums are taken, a few at a time, so that no load of this tile waits behind them.
-  const uint8_t* const* fetch_k;
-  const uint8_t* const* fetch_v;
+  // Pairs of lines of memory that the next tile needs, to be asked for meanwhile.
+  const uint8_t* const* fetch;
+  uint32_t fetches;
 };
+
+inline constexpr uint32_t kLinePair = 128;  // bytes
 
 // Lines of 64 bytes of a tile of tokens with that many numbers: one per `number_bytes` pairs of
 // them.
@@ -52,7 +53,7 @@ struct CpuHead {
   CpuLine* state;     // [lines]
   float* weights;     // [lines][kTile]
   float* keep;        // [lines]
-  float* tile;        // the tile's keys or values
+  void* tile;         // the tile's keys or values, floats or halves
 };
 
 struct CpuBuild {

@@ -52,8 +52,7 @@ PieceRun::PieceRun(const Problem& a, const CpuBuild& build, uint64_t lines, uint
       weights_(lines * kTile),
       keep_(lines),
       tile_(uint64_t{kTile} * std::max(KeyDims(a), a.dim_v)),
-      fetch_k_(FetchLines(KeyDims(a), NumberBytes(a))),
-      fetch_v_(FetchLines(a.dim_v, NumberBytes(a))),
+      fetch_(FetchLines(KeyDims(a) + a.dim_v, NumberBytes(a))),
       offsets_{Buffer<uint64_t>(size_), Buffer<uint64_t>(size_), Buffer<uint64_t>(size_)},
       k_scale_(size_),
       v_scale_(size_),
@@ -95,36 +94,47 @@ void PieceRun::LoadQueries() {
   }
 }
 
-// Fills the arrays by token for positions [begin, end), and up to both tiles' ends. Tokens of one
-// entry lie one behind the other in one page, so each entry is looked up once.
-void PieceRun::PlaceTokens(uint64_t begin, uint64_t end) {
-  const uint64_t first = begin / kTile * kTile;
-  const uint64_t last = (end + kTile - 1) / kTile * kTile;
-  const uint64_t per_entry = a_.page_size / a_.table.entries_per_page;
-  for (uint64_t i = first - base_; i < last - base_; ++i) {
+// Nobody reads positions [begin, end).
+void PieceRun::MaskTokens(uint64_t begin, uint64_t end) {
+  for (uint64_t i = begin - base_; i < end - base_; ++i) {
     k_scale_.get()[i] = v_scale_.get()[i] = 1.0f;
     readable_.get()[i] = 0;
     for (const Buffer<uint64_t>& offsets : offsets_) offsets.get()[i] = kMasked;
   }
+}
+
+// Positions [begin, end) lie one behind the other in one page, the first one in `slot`.
+void PieceRun::PlaceInPage(uint64_t begin, uint64_t end, int64_t slot) {
+  const CachePlace place = PlaceOf(a_, slot);
+  const uint64_t at = begin - base_, n = end - begin;
+  const KvPlane* const planes[] = {&a_.k0, &a_.k1, &a_.v};
+  for (int which = 0; which < 3; ++which) {
+    if (which == 1 && a_.dim_k1 == 0) continue;
+    const uint64_t first = OffsetIn(*planes[which], place);
+    const uint64_t stride = planes[which]->token_stride;
+    uint64_t* offsets = offsets_[which].get() + at;
+    for (uint64_t i = 0; i < n; ++i) offsets[i] = first + i * stride;
+  }
+  std::fill_n(k_scale_.get() + at, n, ScaleAt(a_.k_page_scales, place.page));
+  std::fill_n(v_scale_.get() + at, n, ScaleAt(a_.v_page_scales, place.page));
+  std::fill_n(readable_.get() + at, n, -1);
+}
+
+// Fills the arrays by token for positions [begin, end), and up to both tiles' ends. Each entry of
+// the table is looked up once.
+void PieceRun::PlaceTokens(uint64_t begin, uint64_t end) {
+  MaskTokens(begin / kTile * kTile, begin);
+  MaskTokens(end, (end + kTile - 1) / kTile * kTile);
+  const uint64_t per_entry = a_.page_size / a_.table.entries_per_page;
   for (uint64_t p = begin; p < end;) {
     const uint64_t entry_end = std::min(end, p - p % per_entry + per_entry);
     const int64_t slot = SlotOfToken(a_, plan_->row, p);
     if (slot == kMaskedSlot) {
-      p = entry_end;
-      continue;
+      MaskTokens(p, entry_end);
+    } else {
+      PlaceInPage(p, entry_end, slot);
     }
-    CachePlace place = PlaceOf(a_, slot);
-    const float k_scale = ScaleAt(a_.k_page_scales, place.page);
-    const float v_scale = ScaleAt(a_.v_page_scales, place.page);
-    for (; p < entry_end; ++p, ++place.token) {
-      const uint64_t i = p - base_;
-      offsets_[0].get()[i] = OffsetIn(a_.k0, place);
-      offsets_[1].get()[i] = OffsetIn(a_.k1, place);
-      offsets_[2].get()[i] = OffsetIn(a_.v, place);
-      k_scale_.get()[i] = k_scale;
-      v_scale_.get()[i] = v_scale;
-      readable_.get()[i] = -1;
-    }
+    p = entry_end;
   }
 }
 
@@ -137,43 +147,45 @@ void PieceRun::PointAt(const KvPlane& plane, uint32_t head, uint64_t position, i
   }
 }
 
-// The lines of memory that one head of the tile at `position` would take. Where a token's heads lie
-// side by side they are listed in the order of memory instead, each head its share of all lines:
-// then the machine runs ahead of what is asked for.
-void PieceRun::FetchPlane(const KvPlane& plane, uint32_t head, uint64_t position, int which,
-                          uint32_t dims, const uint8_t** lines) const {
+// The memory that one head of the tile at `position` would take, a pair of lines each, or a line
+// where a token has an odd number of them; returns how many. Where a token's heads lie side by side
+// they are listed in the order of memory instead, each head its share of all: then the machine runs
+// ahead of what is asked for.
+uint32_t PieceRun::FetchPlane(const KvPlane& plane, uint32_t head, uint64_t position, int which,
+                              uint32_t dims, const uint8_t** list) const {
   const uint64_t* offsets = offsets_[which].get() + (position - base_);
   const uint32_t bytes = dims * NumberBytes(a_);
   const bool side_by_side = plane.head_stride == bytes;
   const uint32_t heads = side_by_side ? piece_->end_head - piece_->head : 1;
   const uint8_t* data = plane.data + (side_by_side ? piece_->head : head) * plane.head_stride;
-  const uint32_t lines_of_token = heads * bytes / 64;
-  const uint32_t count = kTile * bytes / 64;
+  const uint32_t unit = bytes % kLinePair == 0 ? kLinePair : kLinePair / 2;
+  const uint32_t of_token = heads * bytes / unit, count = kTile * bytes / unit;
   const uint32_t first = side_by_side ? (head - piece_->head) * count : 0;
-  uint32_t token = first / lines_of_token;
-  uint32_t at = first % lines_of_token;
-  for (uint32_t i = 0; i < count; ++i) {
-    *lines++ = offsets[token] == kMasked ? kZeroes : data + offsets[token] + 64 * at;
-    if (++at < lines_of_token) continue;
-    at = 0;
-    ++token;
+  uint32_t at = first % of_token;
+  uint32_t left = count;
+  for (uint32_t token = first / of_token; left > 0; ++token, at = 0) {
+    const bool masked = offsets[token] == kMasked;
+    const uint8_t* line = masked ? kZeroes : data + offsets[token] + unit * at;
+    const uint32_t step = masked ? 0 : unit;
+    const uint32_t n = std::min(left, of_token - at);
+    for (uint32_t i = 0; i < n; ++i, line += step) *list++ = line;
+    left -= n;
   }
+  return count;
 }
 
 // Lists what is asked for while a tile is computed: of the tile that comes next in the context,
 // since pages lie anywhere and no machine guesses them.
 void PieceRun::Fetch(uint64_t position, uint32_t head, CpuTile* tile) const {
-  tile->fetch_k = tile->fetch_v = nullptr;
+  tile->fetch = fetch_.get();
+  tile->fetches = 0;
   if (position >= end_ || (KeyDims(a_) * NumberBytes(a_)) % 64 != 0) return;
-  FetchPlane(a_.k0, head, position, 0, a_.dim_k0, fetch_k_.get());
-  if (a_.dim_k1 != 0) {
-    FetchPlane(a_.k1, head, position, 1, a_.dim_k1,
-               fetch_k_.get() + FetchLines(a_.dim_k0, NumberBytes(a_)));
-  }
-  tile->fetch_k = fetch_k_.get();
-  if (a_.v.data == a_.k0.data) return;
-  FetchPlane(a_.v, head, position, 2, a_.dim_v, fetch_v_.get());
-  tile->fetch_v = fetch_v_.get();
+  const auto add = [&](const KvPlane& plane, int which, uint32_t dims) {
+    tile->fetches += FetchPlane(plane, head, position, which, dims, fetch_.get() + tile->fetches);
+  };
+  add(a_.k0, 0, a_.dim_k0);
+  if (a_.dim_k1 != 0) add(a_.k1, 1, a_.dim_k1);
+  if (a_.v.data != a_.k0.data) add(a_.v, 2, a_.dim_v);
 }
 
 void PieceRun::RunTile(uint64_t position, uint32_t head) {

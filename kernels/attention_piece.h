@@ -59,13 +59,15 @@ class PieceRun {
   void LoadQueries();
   void LoadPlane(const QueryPlane& plane, uint64_t out, uint32_t dims, float* to);
   void PlaceTokens(uint64_t begin, uint64_t end);
+  void MaskTokens(uint64_t begin, uint64_t end);
+  void PlaceInPage(uint64_t begin, uint64_t end, int64_t slot);
   void RunChunk(uint64_t chunk);
   void RunTile(uint64_t position, uint32_t head);
   void PointAt(const KvPlane& plane, uint32_t head, uint64_t position, int which,
                const uint8_t** rows) const;
   void Fetch(uint64_t position, uint32_t head, CpuTile* tile) const;
-  void FetchPlane(const KvPlane& plane, uint32_t head, uint64_t position, int which, uint32_t dims,
-                  const uint8_t** lines) const;
+  uint32_t FetchPlane(const KvPlane& plane, uint32_t head, uint64_t position, int which,
+                      uint32_t dims, const uint8_t** list) const;
   void KeepChunk(uint64_t chunk, float* partials);
 
   const Problem& a_;
@@ -80,7 +82,7 @@ class PieceRun {
   Buffer<SoftmaxState> joined_;
   Buffer<Span> spans_;
   Buffer<float> weights_, keep_, tile_;
-  Buffer<const uint8_t*> fetch_k_, fetch_v_;
+  Buffer<const uint8_t*> fetch_;
   Buffer<uint64_t> offsets_[3];  // of k0, k1, v
   Buffer<float> k_scale_, v_scale_;
   Buffer<int32_t> readable_;

@@ -14,7 +14,7 @@
 namespace kvfence {
 namespace {
 
-// How many launched rows of a request are remembered for late trims.
+// How many launched rows of a request are remembered, at least, for late trims.
 constexpr size_t kMaxNotes = 64;
 
 uint32_t PagesOf(uint64_t tokens, uint64_t page_size) {
@@ -129,7 +129,7 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
 
 void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_t index) {
   const RowPlan& plan = event.rows[index];
-  const uint32_t slot = requests_.Find(plan.req);
+  const uint32_t slot = fetched_[index];
   const RequestId id = slot == kNone ? requests_.Resolve(plan.req) : requests_.at(slot).id;
   const uint64_t before = slot == kNone ? 0 : requests_.at(slot).length;
   const uint64_t length = plan.base.value_or(before);
@@ -177,8 +177,10 @@ void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_
       CutContent(slot);
     }
     inc.length = length + plan.new_tokens;
-    if (inc.launches.size() >= kMaxNotes && inc.launches.front().step < steps_.retired()) {
-      inc.launches.erase(inc.launches.begin());
+    // Many at a time: each erasing moves all that stay.
+    if (inc.launches.size() >= 2 * kMaxNotes &&
+        inc.launches[kMaxNotes - 1].step < steps_.retired()) {
+      inc.launches.erase(inc.launches.begin(), inc.launches.begin() + kMaxNotes);
     }
     inc.launches.push_back({.step = record.step, .new_tokens = plan.new_tokens, .row = index});
   }

@@ -47,7 +47,7 @@ class Table(unittest.TestCase):
 
     def put_all(self, **changed):
         value = {"ratio": 1.1, "call": 4e-8, "owned": 3e6, "entries": 3e7, "lost": 0.05,
-                 "read": 0.6, "host": 8.0, **changed}
+                 "read": 0.6, "host": 8.0, "more": 16, **changed}
         self.put("validator", run("BM_Validate/262144/manual_time", ratio=value["ratio"]),
                  run("BM_Validate/1048576/manual_time", ratio=value["ratio"]))
         self.put("allocator", run("ChurnPool/lifo/pages:1048576", per_call=value["call"]),
@@ -56,8 +56,12 @@ class Table(unittest.TestCase):
                  run("Decode/truth:0", entries=value["entries"]))
         loss = [0.0, -1.0, value["lost"]]
         row = {"page_size": 16, "level": "full", "throughput_loss_percent": loss,
-               "p95_loss_percent": loss, "of_read": value["read"], "host_us": value["host"]}
+               "p95_loss_percent": loss, "of_read": value["read"], "warm_host_us": value["host"]}
         (self.results / "step_overhead.json").write_text(json.dumps({"rows": [row]}))
+        served = [{"at_once": n, **{kv: {"preemptions": 0 if n <= most else 5}
+                                    for kv, most in (("bf16", 8), ("fp8", value["more"]))}}
+                  for n in (4, 8, 12, 16, 20)]
+        (self.results / "capacity.json").write_text(json.dumps({"rows": served}))
 
     def test_nothing_measured_is_no_pass(self):
         code, verdicts = self.verdicts()
@@ -68,12 +72,12 @@ class Table(unittest.TestCase):
         self.put_all()
         code, verdicts = self.verdicts()
         self.assertEqual(code, 0)
-        self.assertEqual(verdicts[:10], ["yes"] * 10)
+        self.assertEqual(verdicts[:11], ["yes"] * 11)
 
     def test_each_miss_is_told(self):
         for name, value, misses in (("ratio", 1.5, 1), ("ratio", 1.7, 2), ("call", 5.1e-8, 2),
                                     ("owned", 1.9e6, 1), ("entries", 1.9e7, 1), ("lost", 0.11, 2),
-                                    ("read", 0.49, 1), ("host", 10.1, 1)):
+                                    ("read", 0.49, 1), ("host", 10.1, 1), ("more", 12, 1)):
             self.put_all(**{name: value})
             code, verdicts = self.verdicts()
             self.assertEqual(code, 1, name)
@@ -102,7 +106,7 @@ class Table(unittest.TestCase):
             targets.keep(self.results, pathlib.Path(into))
             kept = json.loads((pathlib.Path(into) / "player.json").read_text())
             self.assertEqual(kept["context"], {"num_cpus": 2})
-            self.assertEqual(len(list(pathlib.Path(into).iterdir())), 4)
+            self.assertEqual(len(list(pathlib.Path(into).iterdir())), 5)
 
 
 if __name__ == "__main__":

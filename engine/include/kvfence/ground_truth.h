@@ -80,6 +80,8 @@ class GoldenRun {
   // With `keep_sums` the sum that each length reads is kept, for ResultAt.
   GoldenRun(const Model* model, uint64_t salt, bool keep_sums);
 
+  // The run as it stands, without the sums that were kept: cheap, and free to go on by itself.
+  GoldenRun Onward() const { return GoldenRun(*this, Bare()); }
   bool started() const { return position_ > 0; }
   void Prefill(std::span<const uint32_t> prompt);
   // The result of the pass whose last token is at length() - 1.
@@ -91,6 +93,14 @@ class GoldenRun {
   uint64_t ResultAt(uint64_t length) const { return ResultOf(sums_[length], length, salt_); }
 
  private:
+  struct Bare {};
+  GoldenRun(const GoldenRun& run, Bare)
+      : model_(run.model_),
+        salt_(run.salt_),
+        sum_(run.sum_),
+        position_(run.position_),
+        keep_sums_(false),
+        recent_(run.recent_) {}
   void Append(std::span<const uint32_t> tokens);
   void AppendToOne(std::span<const uint32_t> tokens);  // a single part without window
   void AppendToAll(uint32_t token);
