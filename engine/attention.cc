@@ -34,7 +34,7 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
   for (uint64_t k = 0; k < full; ++k) {
     const int64_t page = entry(k);
     if (kv.Contains(page)) {
-      sum += weight[k] * kv.Digest(static_cast<uint64_t>(page));
+      sum += weight[k] * kv.Digest(kv.Indexed(page));
     } else {
       ++*wild;
       sum += weight[k] * KvMemory::WildContent(page);
@@ -43,7 +43,7 @@ uint64_t AttentionPass::Covered(const KvMemory& kv, const StepBuffers& buffers, 
   if (rest > 0) {
     const int64_t page = entry(full);
     if (kv.Contains(page)) {
-      sum += weight[full] * kv.PartDigest(static_cast<uint64_t>(page), 0, rest);
+      sum += weight[full] * kv.PartDigest(kv.Indexed(page), 0, rest);
     } else {
       ++*wild;
       sum += weight[full] * KvMemory::WildContent(page);
@@ -72,11 +72,10 @@ uint64_t AttentionPass::Between(const KvMemory& kv, const StepBuffers& buffers, 
       ++*wild;
       sum += weight * KvMemory::WildContent(page);
     } else if (stop - p == size) {
-      sum += weight * kv.Digest(static_cast<uint64_t>(page));
+      sum += weight * kv.Digest(kv.Indexed(page));
     } else {
-      sum +=
-          weight * kv.PartDigest(static_cast<uint64_t>(page), static_cast<uint64_t>(p - k * size),
-                                 static_cast<uint64_t>(stop - k * size));
+      sum += weight * kv.PartDigest(kv.Indexed(page), static_cast<uint64_t>(p - k * size),
+                                    static_cast<uint64_t>(stop - k * size));
     }
     p = stop;
   }
@@ -151,7 +150,7 @@ void AttentionPass::Append(const StepBuffers& buffers, uint64_t row, uint64_t su
     if (slot == last_slot + 1 && offset + 1 < kv.page_size()) {
       ++offset;
     } else if (kv.ContainsSlot(slot)) {
-      page = static_cast<uint64_t>(slot) / kv.page_size();
+      page = kv.IndexedPage(slot);
       offset = static_cast<uint64_t>(slot) % kv.page_size();
     } else {
       ++out->wild_accesses;
@@ -172,7 +171,7 @@ void AttentionPass::Store(size_t part, int64_t slot, uint64_t content, PassResul
     ++out->wild_accesses;
     return;
   }
-  const uint64_t page = static_cast<uint64_t>(slot) / kv.page_size();
+  const uint64_t page = kv.IndexedPage(slot);
   const uint64_t offset = static_cast<uint64_t>(slot) % kv.page_size();
   if (undo != nullptr) {
     undo->push_back({static_cast<uint32_t>(part), slot, kv.At(page, offset)});
@@ -288,8 +287,8 @@ void AttentionPass::Run(std::span<const StepBuffers> parts, PassResult* out, Und
 void AttentionPass::Undo(const UndoLog& log) {
   for (auto it = log.rbegin(); it != log.rend(); ++it) {
     KvMemory& kv = kv_[it->part];
-    const auto slot = static_cast<uint64_t>(it->slot);
-    kv.WriteAt(slot / kv.page_size(), slot % kv.page_size(), it->content);
+    const uint64_t offset = static_cast<uint64_t>(it->slot) % kv.page_size();
+    kv.WriteAt(kv.IndexedPage(it->slot), offset, it->content);
   }
 }
 

@@ -2,6 +2,7 @@
 // fence. Nothing here depends on a tracker.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 
 #include "engine_impl.h"
@@ -18,6 +19,7 @@ constexpr uint64_t kMostLines = uint64_t{1} << 18;         // query heads of one
 
 // What the small transformer's cache and kernels can't take.
 Status CheckNumeric(const EngineConfig& c) {
+  if (c.index_bits < kWideIndex) return Status::Invalid("numeric: its kernels have wide indices");
   const TransformerShape& shape = *c.numeric;
   if (Status status = CheckTransformerShape(shape); !status.ok()) return status;
   const bool mla = shape.attention == AttentionForm::kMla;
@@ -71,6 +73,11 @@ Status CheckEngineConfig(const EngineConfig& c) {
     return Status::Invalid("token_budget must be 1 to 2^30, not " + std::to_string(c.token_budget));
   }
   if (c.abort_per_mille > 1000) return Status::Invalid("abort_per_mille must be at most 1000");
+  if (c.index_bits > kWideIndex ||
+      (c.index_bits < kWideIndex &&
+       (!std::has_single_bit(c.page_size) || (uint64_t{1} << c.index_bits) < c.page_size))) {
+    return Status::Invalid("index_bits must be at most 63, and hold a page of 2^n slots if fewer");
+  }
   if (c.ranks == 0 || c.ranks > 64) return Status::Invalid("ranks must be 1 to 64");
   if (!std::is_sorted(c.buckets.begin(), c.buckets.end())) {
     return Status::Invalid("buckets must grow");
@@ -134,6 +141,7 @@ FenceConfig FenceConfigFor(const EngineConfig& config, const std::vector<TraceRe
       pool.width = group.width;
       pool.window = group.window;
       if (!group.space.empty()) pool.space = before + group.space;
+      pool.index_bits = config.index_bits;
     }
     fence.rows = seat.first_row + config.rows;
   }

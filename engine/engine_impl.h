@@ -174,7 +174,7 @@ class Engine<TrackerT>::Impl {
     }
     s.report.first_token = Percentiles(&s.first_latencies);
     s.report.whole = Percentiles(&s.whole_latencies);
-    if (s.hooks == nullptr) {
+    if (s.hooks == nullptr || s.config.audit_faulty) {
       KVF_IF_HEARD (s.tracker) s.tracker.Audit({.idle = true});
     }
   }

@@ -287,31 +287,40 @@ class Mover {
   }
   static constexpr uint64_t kLease = 12;  // steps
 
+  // Slots of the run's page that hold tokens; what is stored are whole pages.
+  uint64_t SlotsOf(const Run& run, size_t i) const {
+    const bool part = i + 1 == run.pages.size() && run.last > 0;
+    return part ? run.last : s_.groups[run.group].page_size;
+  }
   // On the device: the bytes move.
   void Execute(const Run& run) {
-    const uint64_t size = s_.groups[run.group].page_size;
     const PoolId pool = s_.Pool(run.group);
     for (size_t i = 0; i < run.pages.size(); ++i) {
       const auto page = static_cast<uint64_t>(run.pages[i].value());
       if (run.dir == PinDir::kOut) {
         KVF_IF_HEARD (s_.tracker)
-          s_.tracker.Read({.page = run.pages[i], .xfer = run.id, .pool = pool});
+          s_.tracker.Read({.page = run.pages[i],
+                           .xfer = run.id,
+                           .sum = s_.SumOf(run.group, run.pages[i], SlotsOf(run, i)),
+                           .pool = pool});
         run.read->push_back(s_.model->ReadPage(run.group, page));
         s_.Moved({.from = run.pages[i], .key = run.key, .number = i, .group = run.group});
         continue;
       }
       if (run.fails && i > 0) break;  // it dies in the middle
-      const bool last = i + 1 == run.pages.size();
-      const uint64_t n = last ? run.last : size;
+      const uint64_t n = SlotsOf(run, i);
+      const ContentMove move{.to = run.pages[i], .key = run.key, .number = i, .group = run.group};
       s_.model->WritePage(run.group, page, n, run.content[i]);
+      if (s_.hooks != nullptr) s_.hooks->OnArrive(*s_.surface, move, n);
       KVF_IF_HEARD (s_.tracker)
         s_.tracker.Write({.page = run.pages[i],
                           .first = 0,
                           .n = n,
                           .as = {.key = run.key},
                           .xfer = run.id,
+                          .sum = s_.SumOf(run.group, run.pages[i], n),
                           .pool = pool});
-      s_.Moved({.to = run.pages[i], .key = run.key, .number = i, .group = run.group});
+      s_.Moved(move);
     }
     *run.landed = true;
   }

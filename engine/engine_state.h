@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <memory>
 #include <span>
@@ -40,6 +41,14 @@ struct RowInFlight {
   RequestId told{};  // whose the fence is told that the row is, where a fault has it otherwise
 };
 
+// A rank's part of a launched step that isn't as the others' (a fault).
+struct RankPart {
+  uint32_t rank = 0;
+  std::vector<RowPlan> plans;
+  std::vector<Row> pads;
+  std::vector<Row> live;
+};
+
 // One launched step.
 struct StepInFlight {
   StepId id{};
@@ -48,10 +57,12 @@ struct StepInFlight {
   std::vector<StepRow> view;      // by row, padded ones included
   std::vector<RowPlan> plans;     // what the fence is told: must live until retired
   std::vector<Row> pads;
-  std::vector<Row> live;           // all rows that aren't padding, where they share a prefix table
-  std::vector<PoolBuffers> pools;  // by part of the model
-  CapturedGraph* graph = nullptr;  // that it replays or captures; null: it runs eagerly
-  std::vector<int32_t> before;     // the graph's table before the upload (with hooks)
+  std::vector<Row> live;  // all rows that aren't padding, where they share a prefix table
+  std::vector<std::pair<RankId, Row>> dropped;  // rows that a rank wasn't told of (a fault)
+  std::vector<RankPart> parts;                  // of those ranks
+  std::vector<PoolBuffers> pools;               // by part of the model
+  CapturedGraph* graph = nullptr;    // that it replays or captures; null: it runs eagerly
+  std::vector<int32_t> before;       // the graph's table before the upload (with hooks)
   std::span<StepBuffers> buffers{};  // by part of the model
   std::vector<StepBuffers> raw;      // as buffers, but for the fence's sanitising (judge_raw)
   PassResult pass;
@@ -151,6 +162,15 @@ struct EngineState {
   NameId NameOfCopy() {
     const std::string name = "x" + std::to_string(++copies);
     return names.copy ? names.copy(name) : NameId(kFirstCopyName + static_cast<uint32_t>(copies));
+  }
+  // Of the first slots of a page as it is now; null where movers give none.
+  NameId SumOf(size_t group, PageId page, uint64_t slots) const {
+    if (!config.sums) return {};
+    const uint64_t sum = model->SumOf(group, static_cast<uint64_t>(page.value()), slots);
+    if (!names.sum) return NameId(static_cast<uint32_t>(sum >> 32) | 1);
+    char hex[17];
+    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(sum));
+    return names.sum(hex);
   }
   // May a request have to copy a page before it writes? Then what is launched must have been run,
   // so that nobody writes the page between the fence's hearing of the copy and the copy.

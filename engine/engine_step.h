@@ -60,6 +60,7 @@ class StepRunner {
     ++s_.unsettled;
     f->view.clear();
     f->pads.clear();
+    f->dropped.clear();
     f->raw.clear();  // the last step's: hooks before validate must not reach into it
   }
 
@@ -293,15 +294,18 @@ class StepRunner {
     untold_ = false;
     KVF_IF_HEARD (s_.tracker) {
       Describe(flight);
+      SplitParts(flight);
       for (uint32_t rank = 0; rank < s_.ranks(); ++rank) {
+        const auto own = std::ranges::find(f.parts, rank, &RankPart::rank);
+        const RankPart* part = own != f.parts.end() ? &*own : nullptr;
         const size_t first = rank * s_.groups.size();
-        const PrefixPlan prefix{
-            .rows = f.live, .table = f.buffers[first].prefix, .pool = s_.Pool(0)};
+        const std::vector<Row>& live = part != nullptr ? part->live : f.live;
+        const PrefixPlan prefix{.rows = live, .table = f.buffers[first].prefix, .pool = s_.Pool(0)};
         s_.tracker.Step({.step = f.id,
                          .rank = RankId(rank),
-                         .rows = f.plans,
-                         .pads = f.pads,
-                         .prefix = {&prefix, f.live.empty() ? 0u : 1u},
+                         .rows = part != nullptr ? part->plans : f.plans,
+                         .pads = part != nullptr ? part->pads : f.pads,
+                         .prefix = {&prefix, live.empty() ? 0u : 1u},
                          .pools = std::span(f.pools).subspan(first, s_.groups.size())});
       }
     }
@@ -319,6 +323,19 @@ class StepRunner {
     for (size_t part = 0; part < f.buffers.size(); ++part) {
       f.pools.push_back(f.buffers[part].View());
       f.pools.back().pool = s_.Pool(part % s_.groups.size());
+    }
+  }
+  // What ranks are told that lack a row.
+  void SplitParts(StepInFlight* f) {
+    f->parts.clear();
+    for (const auto& [rank, row] : f->dropped) {
+      auto part = std::ranges::find(f->parts, rank.value(), &RankPart::rank);
+      if (part == f->parts.end()) {
+        part = f->parts.insert(part, RankPart{rank.value(), f->plans, f->pads, f->live});
+      }
+      std::erase_if(part->plans, [&](const RowPlan& plan) { return plan.row == row; });
+      std::erase(part->live, row);
+      part->pads.push_back(row);
     }
   }
   static RowPlan Plan(const StepInFlight& f, size_t row) {

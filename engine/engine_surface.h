@@ -128,6 +128,20 @@ class Surface final : public FaultSurface {
   void SetRowRequest(Row row, RequestId request) override {
     s_.flight->rows[At(row)].told = request;
   }
+  void DropRowOn(RankId rank, Row row) override {
+    StepInFlight& f = *s_.flight;
+    KVF_CHECK(rank.value() > 0 && rank.value() < s_.ranks(), "a hook's rank isn't the first");
+    f.dropped.emplace_back(rank, row);
+    for (size_t g = 0; g < s_.groups.size(); ++g) {
+      StepBuffers& b = f.buffers[rank.value() * s_.groups.size() + g];
+      std::ranges::fill(b.TableRow(At(row)), static_cast<int32_t>(kNullPage.value()));
+      b.filled[At(row)] = static_cast<uint32_t>(b.width);
+      b.lengths[At(row)] = 0;
+      for (uint64_t i = 0; i < b.NewTokens(At(row)); ++i) {
+        b.slots[static_cast<uint64_t>(b.starts[At(row)]) + i] = -1;
+      }
+    }
+  }
   void SwapDeviceRows(Row a, Row b) override {
     ForBuffers([&](StepBuffers& buffers) {
       std::span<int32_t> row = buffers.TableRow(At(a));
@@ -205,6 +219,9 @@ class Surface final : public FaultSurface {
                         .as = write.as,
                         .xfer = write.xfer,
                         .rank = s_.ranks() == 1 ? kAllRanks : RankId(0)});
+  }
+  void SwapSlots(PageId page, uint64_t a, uint64_t b) override {
+    s_.model->SwapSlots(static_cast<uint64_t>(page.value()), a, b);
   }
   void EnqueueLateWrite(const LateWrite& write, StepId not_before) override {
     s_.device.Enqueue(

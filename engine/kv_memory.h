@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kvfence/engine.h"
 #include "kvfence/ground_truth.h"
 #include "kvfence/rng.h"
 
@@ -30,6 +31,15 @@ class KvMemory {
         pages_(pages),
         slots_(pages * page_size_),
         digests_(pages) {}
+  // Kernels compute slots in so many bits; at least a page's, whose size is a power of two.
+  void NarrowIndices(uint64_t bits) {
+    if (bits < kWideIndex) page_mask_ = (uint64_t{1} << bits) / page_size_ - 1;
+  }
+  // Where a kernel finds a page that there is.
+  uint64_t Indexed(int64_t page) const { return static_cast<uint64_t>(page) & page_mask_; }
+  uint64_t IndexedPage(int64_t slot) const {
+    return (static_cast<uint64_t>(slot) / page_size_) & page_mask_;
+  }
 
   uint64_t pages() const { return pages_; }
   uint64_t page_size() const { return page_size_; }
@@ -72,6 +82,7 @@ class KvMemory {
   const PositionWeights* weights_;
   uint64_t page_size_;
   uint64_t pages_;
+  uint64_t page_mask_ = ~uint64_t{0};
   std::vector<uint64_t> slots_;
   std::vector<uint64_t> digests_;
 };

@@ -45,7 +45,8 @@ std::unique_ptr<ServedModel> ModelFor(const EngineConfig& config, EngineRole rol
                                       const std::vector<KvGroup>& groups, int64_t null_page) {
   const uint64_t ranks = RanksOf(config);
   if (!config.numeric) {
-    return std::make_unique<SimModel>(groups, ranks, null_page, QuantiserOf(role));
+    return std::make_unique<SimModel>(groups, ranks, null_page, QuantiserOf(role),
+                                      config.index_bits);
   }
   return std::make_unique<NumericModel>(*config.numeric, groups, ranks,
                                         static_cast<uint32_t>(null_page), config.seed,

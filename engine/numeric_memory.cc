@@ -57,6 +57,14 @@ const uint8_t* NumericMemory::WritePage(uint64_t page, uint64_t tokens, const ui
   return bytes;
 }
 
+uint64_t NumericMemory::Sum(uint64_t page, uint64_t tokens, uint64_t sum) const {
+  for (const Plane& plane : planes_) {
+    const uint8_t* first = plane.At(page * shape_.page_size);
+    for (uint64_t b = 0; b < tokens * plane.token_bytes; ++b) sum = Mix64(sum ^ first[b]);
+  }
+  return sum;
+}
+
 uint64_t NumericMemory::SlotBytes() const {
   uint64_t bytes = 0;
   for (const Plane& plane : PlanesOf(0)) bytes += plane.token_bytes;

@@ -43,6 +43,8 @@ class NumericMemory {
   // Appends the page's bytes; or writes those of its first `tokens` tokens and returns behind all.
   void ReadPage(uint64_t page, std::vector<uint8_t>* bytes) const;
   const uint8_t* WritePage(uint64_t page, uint64_t tokens, const uint8_t* bytes);
+  // A checksum of its first `tokens` tokens, from `sum` on.
+  uint64_t Sum(uint64_t page, uint64_t tokens, uint64_t sum) const;
   // One slot of one layer, to be put back.
   void SaveSlot(size_t layer, int64_t slot, std::vector<uint8_t>* bytes) const;
   void RestoreSlot(size_t layer, int64_t slot, const uint8_t* bytes);

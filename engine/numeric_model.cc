@@ -409,6 +409,28 @@ void NumericModel::FetchPage(ServedModel* from, size_t group, uint64_t from_page
   }
 }
 
+uint64_t NumericModel::SumOf(size_t group, uint64_t page, uint64_t tokens) const {
+  uint64_t sum = tokens;
+  for (size_t part = group; part < memory_.size(); part += groups_) {
+    sum = memory_[part].Sum(page, tokens, sum);
+  }
+  return sum;
+}
+
+void NumericModel::SwapSlots(uint64_t page, uint64_t a, uint64_t b) {
+  for (size_t part = 0; part < memory_.size(); part += groups_) {
+    NumericMemory& memory = memory_[part];
+    const auto first = static_cast<int64_t>(page * memory.page_size());
+    const int64_t slots[] = {first + static_cast<int64_t>(a), first + static_cast<int64_t>(b)};
+    for (size_t layer = 0; layer < LayersOf(transformer_, 0); ++layer) {
+      std::vector<uint8_t> bytes;
+      for (const int64_t slot : slots) memory.SaveSlot(layer, slot, &bytes);
+      memory.RestoreSlot(layer, slots[1], bytes.data());
+      memory.RestoreSlot(layer, slots[0], bytes.data() + memory.SlotBytes());
+    }
+  }
+}
+
 void NumericModel::Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) {
   NumericMemory& memory = memory_.front();
   if (!memory.Contains(page)) return;

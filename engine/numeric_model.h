@@ -37,6 +37,8 @@ class NumericModel final : public ServedModel {
   void WritePage(size_t group, uint64_t page, uint64_t tokens, const HostPage& content) override;
   void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
                  uint64_t tokens) override;
+  uint64_t SumOf(size_t group, uint64_t page, uint64_t tokens) const override;
+  void SwapSlots(uint64_t page, uint64_t a, uint64_t b) override;
   void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) override;
 
   const Transformer& transformer() const { return transformer_; }

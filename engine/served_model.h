@@ -73,6 +73,11 @@ class ServedModel {
   // format of this one's cache.
   virtual void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
                          uint64_t tokens) = 0;
+  // A checksum of the page's first `tokens` slots, all ranks'; it depends on their order, not on
+  // where the page lies.
+  virtual uint64_t SumOf(size_t group, uint64_t page, uint64_t tokens) const = 0;
+  // Exchanges the content of two slots of the first group's page, on all ranks.
+  virtual void SwapSlots(uint64_t page, uint64_t a, uint64_t b) = 0;
   // Junk, by the seed, into slots of the first part's page; nothing where there's no such page.
   virtual void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) = 0;
 };

@@ -31,13 +31,15 @@ class SimSoloRun final : public SoloRun {
 }  // namespace
 
 SimModel::SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page,
-                   uint64_t quantiser)
+                   uint64_t quantiser, uint64_t index_bits)
     : groups_(groups.size()),
       quantiser_(quantiser),
       weights_(WeightsOf(groups)),
       kv_(MemoryOf(groups, weights_, ranks)),
       model_(ModelOf(groups, weights_, ranks)),
-      pass_(&kv_, WindowsOf(model_), null_page, quantiser) {}
+      pass_(&kv_, WindowsOf(model_), null_page, quantiser) {
+  for (KvMemory& kv : kv_) kv.NarrowIndices(index_bits);
+}
 
 void SimModel::Try(std::span<const StepBuffers> parts, PassResult* out) {
   undo_.clear();
@@ -84,6 +86,22 @@ void SimModel::FetchPage(ServedModel* from, size_t group, uint64_t from_page, ui
     for (uint64_t o = 0; o < tokens; ++o) {
       kv_[part].WriteAt(to_page, o, source->kv_[part].At(from_page, o) * quantiser_);
     }
+  }
+}
+
+uint64_t SimModel::SumOf(size_t group, uint64_t page, uint64_t tokens) const {
+  uint64_t sum = tokens;
+  for (size_t part = group; part < kv_.size(); part += groups_) {
+    for (uint64_t o = 0; o < tokens; ++o) sum = Mix64(sum ^ kv_[part].At(page, o));
+  }
+  return sum;
+}
+
+void SimModel::SwapSlots(uint64_t page, uint64_t a, uint64_t b) {
+  for (size_t part = 0; part < kv_.size(); part += groups_) {
+    const uint64_t content = kv_[part].At(page, a);
+    kv_[part].WriteAt(page, a, kv_[part].At(page, b));
+    kv_[part].WriteAt(page, b, content);
   }
 }
 

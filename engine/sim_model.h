@@ -15,9 +15,9 @@ namespace kvfence {
 
 class SimModel final : public ServedModel {
  public:
-  // The cache holds content times `quantiser`, which is odd.
+  // The cache holds content times `quantiser`, which is odd. Kernels compute slots in `index_bits`.
   SimModel(const std::vector<KvGroup>& groups, uint64_t ranks, int64_t null_page,
-           uint64_t quantiser = 1);
+           uint64_t quantiser = 1, uint64_t index_bits = kWideIndex);
 
   void Run(std::span<const StepBuffers> parts, PassResult* out) override { pass_.Run(parts, out); }
   void Try(std::span<const StepBuffers> parts, PassResult* out) override;
@@ -28,6 +28,8 @@ class SimModel final : public ServedModel {
   void WritePage(size_t group, uint64_t page, uint64_t tokens, const HostPage& content) override;
   void FetchPage(ServedModel* from, size_t group, uint64_t from_page, uint64_t to_page,
                  uint64_t tokens) override;
+  uint64_t SumOf(size_t group, uint64_t page, uint64_t tokens) const override;
+  void SwapSlots(uint64_t page, uint64_t a, uint64_t b) override;
   void Scribble(int64_t page, uint64_t first, uint64_t n, uint64_t seed) override;
 
  private:

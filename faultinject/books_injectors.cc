@@ -1,4 +1,6 @@
 // Faults of the books at the moment of a decision: what is returned, what is issued.
+#include <algorithm>
+
 #include "injector.h"
 
 namespace kvfence {
@@ -24,6 +26,26 @@ class IssueTwice final : public Injector {
     pages[i] = pages[i - 1];
     return true;
   }
+};
+
+class PageLost final : public Injector {
+  ReturnAction OnReturn(Scene& s, RequestIndex request, PageId page) override {
+    // Nobody else's, or it would come back with them.
+    if (lost_ >= s.seen.spare_pages || s.at.HoldersOf(page).size() > 1) {
+      return ReturnAction::kProceed;
+    }
+    const std::span<const PageId> own = s.at.PagesOf(request);
+    const auto at = std::find(own.begin(), own.end(), page);
+    if (at == own.end() || s.at.StateOf(page) != PageState::kLive) return ReturnAction::kProceed;
+    if (s.at.Published(request, static_cast<uint64_t>(at - own.begin()))) {
+      return ReturnAction::kProceed;
+    }
+    ++lost_;
+    s.Begin(s.at, {.text = Name(request) + " gives up " + Name(page) + ", and nobody returns it",
+                   .pages = {page}});
+    return ReturnAction::kSkip;
+  }
+  uint64_t lost_ = 0;
 };
 
 class FreeCached final : public Injector {
@@ -68,6 +90,7 @@ class CopySkipped final : public Injector {
 
 std::unique_ptr<Injector> MakeBooksInjector(std::string_view kind) {
   if (kind == "double_return") return std::make_unique<DoubleReturn>();
+  if (kind == "page_lost") return std::make_unique<PageLost>();
   if (kind == "issue_twice") return std::make_unique<IssueTwice>();
   if (kind == "free_cached") return std::make_unique<FreeCached>();
   if (kind == "copy_skipped") return std::make_unique<CopySkipped>();

@@ -28,8 +28,9 @@ uint64_t Ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 namespace {
 
 // Of a row that runs under another's id nobody knows what its request may keep: there is no good
-// prefix to go back to, and the books have lost count of it.
-bool CanGoBack(const FaultKind& kind) { return kind.fault_class != 'O'; }
+// prefix to go back to, and the books have lost count of it. The same holds where a rank has lost a
+// step of it.
+bool CanGoBack(const FaultKind& kind) { return kind.fault_class != 'O' && kind.name != "rank_row"; }
 
 }  // namespace
 
@@ -114,6 +115,9 @@ Result<CampaignPlan> CampaignPlan::Make(const CampaignConfig& config) {
   CampaignPlan plan;
   plan.config_ = config;
   plan.kinds_ = KindsOf(config).value();
+  for (size_t k = 0; k < plan.kinds_.size(); ++k) {
+    if (!plan.kinds_[k]->at_start()) plan.together_.push_back(k);
+  }
   Result<RequestSource> source = RequestSource::Open(config);
   if (!source.ok()) return Status(source.status().code(), source.status().message());
   plan.source_ = std::move(*source);
@@ -166,9 +170,9 @@ PlannedRun CampaignPlan::FaultRun(uint64_t number, uint64_t slot) const {
     return run;
   }
   Rng rng(Mix64(config_.seed) ^ Mix64(number + 0x5EED));
-  const uint64_t n = rng.Between(2, std::min<uint64_t>(kMostAtOnce, kinds_.size()));
+  const uint64_t n = rng.Between(2, std::min<uint64_t>(kMostAtOnce, together_.size()));
   while (run.kinds.size() < n) {
-    const size_t drawn = rng.Below(kinds_.size());
+    const size_t drawn = together_[rng.Below(together_.size())];
     if (std::find(run.kinds.begin(), run.kinds.end(), drawn) == run.kinds.end()) {
       run.kinds.push_back(drawn);
     }
@@ -204,9 +208,13 @@ bool CampaignPlan::Wants(const PlannedRun& run, const CampaignFold& fold) const 
   if (!run.faulty() || run.round == 0 || config_.only) return true;
   if (config_.steps != 0 && fold.fault_steps() >= config_.steps) return false;
   if (!config_.until_complete) return true;
-  const bool enough = run.several()
-                          ? fold.several().activated >= kActivationsToComplete
-                          : MissingOf(*kinds_[run.kinds[0]], fold.tally(run.kinds[0])).empty();
+  const uint64_t activated =
+      run.several() ? fold.several().activated : fold.tally(run.kinds[0]).activated;
+  // What didn't come in so many won't come.
+  const bool enough =
+      activated >= kActivationsToGiveUp ||
+      (run.several() ? activated >= kActivationsToComplete
+                     : MissingOf(*kinds_[run.kinds[0]], fold.tally(run.kinds[0])).empty());
   if (run.round < kMostEpisodesOfAKind && !enough) return true;
   return fold.fault_requests() < wanted_;
 }

@@ -46,7 +46,7 @@ class CampaignPlan {
   // Is this run among those to be done here (shard, only)?
   bool Mine(uint64_t number) const;
   // Runs with faults in a round.
-  uint64_t slots() const { return kinds_.size() + (kinds_.size() > 1 ? 1 : 0); }
+  uint64_t slots() const { return kinds_.size() + (together_.size() > 1 ? 1 : 0); }
   // Is it still wanted, after all runs before it? Once a sort isn't, it never is again.
   bool Wants(const PlannedRun& run, const CampaignFold& fold) const;
   // How much of the work is done, 0..1; `running`: requests served by no-fault runs under way.
@@ -64,6 +64,7 @@ class CampaignPlan {
 
   CampaignConfig config_;
   std::vector<const FaultKind*> kinds_;
+  std::vector<size_t> together_;  // of these, those that may be put in beside others
   RequestSource source_;
   bool endless_ = false;
   uint64_t wanted_ = 0;          // requests of the runs with faults; 0: decided otherwise

@@ -27,9 +27,11 @@ void RedOutcomes(const FaultTally& tally, std::vector<std::string>* red) {
   }
 }
 
-// Declared reasons that never answered, though the fault was put in often enough: a dead check.
-void RedReasons(const FaultKind& kind, const FaultTally& tally, std::vector<std::string>* red) {
-  if (tally.activated < kActivationsToComplete) return;
+// Declared reasons that never answered, though the fault was put in often enough, or the campaign
+// went on for them until its end: a dead check.
+void RedReasons(const FaultKind& kind, const FaultTally& tally, bool to_the_end,
+                std::vector<std::string>* red) {
+  if (tally.activated < kActivationsToComplete && !to_the_end) return;
   for (const std::string& reason : SilentReasons(kind, tally)) {
     red->push_back(tally.kind + ": " + reason + " never answered in " +
                    std::to_string(tally.activated) + " activations");
@@ -60,9 +62,13 @@ std::vector<std::string> MissingOf(const FaultKind& kind, const FaultTally& tall
 
 void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* report) {
   std::vector<std::string>& red = report->red;
+  // A part of a campaign needn't have all arms, and one that was interrupted didn't get there yet.
+  const bool part = report->config.shard.of > 1 || report->config.only || report->partial;
+  const bool to_the_end =
+      report->config.until_complete && !part && report->config.duration_seconds == 0;
   for (size_t k = 0; k < kinds.size(); ++k) {
     RedOutcomes(report->faults[k], &red);
-    RedReasons(*kinds[k], report->faults[k], &red);
+    RedReasons(*kinds[k], report->faults[k], to_the_end, &red);
   }
   RedOutcomes(report->several.tally, &red);
   if (report->false_alarms != 0) {
@@ -80,8 +86,6 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
     red.push_back(std::to_string(lost) + " of " + std::to_string(report->recompute.requests) +
                   " requests that went back to be computed again didn't end right");
   }
-  // A part of a campaign needn't have all arms, and one that was interrupted didn't get there yet.
-  const bool part = report->config.shard.of > 1 || report->config.only || report->partial;
   if (report->clean_arm.steps == 0 && !part) red.push_back("the no-fault arm served nothing");
   const bool harmful = std::any_of(kinds.begin(), kinds.end(),
                                    [](const FaultKind* kind) { return !kind->bookkeeping_only; });

@@ -15,6 +15,9 @@ namespace kvfence {
 // A miss rate below 1 % at 95 %.
 inline constexpr uint64_t kActivationsToComplete = 300;
 
+// A kind that still lacks something after so many lacks it for good.
+inline constexpr uint64_t kActivationsToGiveUp = 10 * kActivationsToComplete;
+
 constexpr bool IsBad(Outcome outcome) {
   return outcome == Outcome::kLate || outcome == Outcome::kMissed ||
          outcome == Outcome::kCollateral || outcome == Outcome::kCrashed;

@@ -63,6 +63,22 @@ class MisplacedCopy final : public HitsAPage {
   }
 };
 
+// What a copy brings back from the host is the right page, in another order than it was read.
+class LoadPermuted final : public Injector {
+  bool OnArrive(Scene& s, const ContentMove& move, uint64_t slots) override {
+    const std::vector<RequestIndex> holders = s.at.HoldersOf(*move.to);
+    if (slots < 2 || holders.empty()) return false;
+    const uint64_t a = s.rng.Below(slots);
+    const uint64_t b = (a + 1 + s.rng.Below(slots - 1)) % slots;
+    s.Begin(s.at, {.text = "a copy from the host brings slots " + std::to_string(a) + " and " +
+                           std::to_string(b) + " of " + Name(*move.to) + " (" + Name(holders[0]) +
+                           "'s) in each other's place",
+                   .pages = {*move.to}});
+    s.at.SwapSlots(*move.to, a, b);
+    return true;
+  }
+};
+
 class StampFlip final : public HitsAPage {
   std::string Text(const Target& t) const override {
     return "a bit flips in the device's stamp of " + Name(t.page) + ", held by " + Name(t.request);
@@ -103,6 +119,7 @@ class FillLost final : public HitsAPage {
 std::unique_ptr<Injector> MakeContentInjector(std::string_view kind) {
   if (kind == "stray_write") return std::make_unique<StrayWrite>();
   if (kind == "misplaced_copy") return std::make_unique<MisplacedCopy>();
+  if (kind == "load_permuted") return std::make_unique<LoadPermuted>();
   if (kind == "stamp_flip") return std::make_unique<StampFlip>();
   if (kind == "scale_flip") return std::make_unique<ScaleFlip>();
   if (kind == "fill_lost") return std::make_unique<FillLost>();

@@ -56,6 +56,7 @@ EngineNames NamesFor(Fence* fence, FaultWatch* watch) {
     return fence->InternIdentity({&field, 1});
   };
   names.copy = [fence](const std::string& name) { return fence->Intern(name); };
+  names.sum = names.copy;
   return names;
 }
 
@@ -118,6 +119,7 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
   watch.on_begin = options.on_fault;
   const bool stories = faults && options.want_story;
   if (stories) watch.notes = &notes;
+  if (!plan.at_start.empty()) watch.BeginAtStart(plan.at_start, 0);
 
   std::unique_ptr<Fence> fence;
   if (options.fence) {
@@ -130,9 +132,16 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
       watch.incident = [&](const Violation& violation) { return fence->IncidentJson(violation); };
     }
   }
+  RunResult result;
+  result.features = MaskOf(plan.engine.features);
+  if (watch.violations() > 0) {  // by its own words it can't be right: it doesn't start
+    Summarise({}, fence.get(), watch, &result);
+    if (stories) AddStories(plan, options, notes, &result);
+    return result;
+  }
   Saboteur saboteur(InjectorsOf(plan.kinds), &watch, watch.notes, fence.get(), plan.engine.pages,
                     Mix64(plan.engine.seed) ^ 3,
-                    {plan.fault_gap, plan.fault_one_in, plan.most_faults});
+                    {plan.fault_gap, plan.fault_one_in, plan.most_faults, plan.spare_pages});
   EngineConfig config = plan.engine;
   config.judge_raw = plan.engine.judge_raw && options.fence;
   Result<std::unique_ptr<Engine<SwitchedTracker>>> made = Engine<SwitchedTracker>::Create(
@@ -150,7 +159,6 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     fence->Record(log.get());
   }
 
-  RunResult result;
   try {
     while (engine.Step()) {
       if (options.stop_at_violation && watch.violations() > 0) break;
@@ -167,7 +175,6 @@ Result<RunResult> RunEpisode(const EpisodePlan& plan, const RunOptions& options)
     if (Status status = log->Close(); !status.ok()) return status;
   }
   result.served = engine.ended();
-  result.features = MaskOf(plan.engine.features);
   Summarise(engine.report(), fence.get(), watch, &result);
   if (stories) AddStories(plan, options, notes, &result);
   return result;

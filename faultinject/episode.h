@@ -52,6 +52,8 @@ struct EpisodePlan {
   uint64_t fault_gap = 4;               // most steps between one fault's end and the next
   uint64_t fault_one_in = 2;            // of so many occasions about one is taken
   uint64_t most_faults = ~uint64_t{0};  // of each kind
+  uint64_t spare_pages = 0;             // that the engine can do without
+  std::string at_start{};               // what is wrong before there is an engine; empty: nothing
 };
 // Draws the settings. Refuses when the given pages can't serve the longest request.
 Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan);

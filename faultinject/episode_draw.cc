@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "episode.h"
+#include "injector.h"
 
 namespace kvfence {
 namespace {
 
 // A request may be struck by one fault after the other; what's struck for ever still ends.
 constexpr uint64_t kMostRecomputes = 64;
+constexpr uint64_t kSparePages = 8;  // for those that get lost
 
 uint64_t PagesOf(uint64_t tokens, uint64_t page_size) {
   return (tokens + page_size - 1) / page_size;
@@ -45,6 +47,27 @@ uint64_t WorkingSetOf(const std::vector<TraceRequest>& trace, uint64_t page_size
     pages += PagesOf(uint64_t{r.input_length} + r.output_length, page_size);
   }
   return pages * rows / std::max<uint64_t>(trace.size(), 1);
+}
+
+bool Declares(const EpisodePlan& plan, Reason reason) {
+  return std::ranges::any_of(plan.kinds,
+                             [&](const FaultKind* kind) { return kind->reasons.Has(reason); });
+}
+
+// What kinds need beside features: sums for what is only seen by them, an audit for what only an
+// audit sees, and pages that may get lost. Draws of its own, so that the rest stays as it is.
+void Prepare(const CampaignConfig& config, uint64_t need, EpisodePlan* plan) {
+  EngineConfig& e = plan->engine;
+  // Without faults sums are given now and then, to see that nothing is reported for them.
+  const bool now_and_then = plan->kinds.empty() && Mix64(plan->number) % 4 == 0;
+  e.sums = now_and_then || Declares(*plan, Reason::kContentMismatch);
+  e.audit_faulty = Declares(*plan, Reason::kConservation);
+  if (e.audit_faulty && config.pages == 0) e.pages += kSparePages;
+  plan->spare_pages = e.pages - std::min(e.pages, need);
+  Rng rng(Mix64(e.seed ^ 0x5374617274));
+  for (const FaultKind* kind : plan->kinds) {
+    if (kind->at_start()) plan->at_start = MakeInjector(kind->name)->AtStart(rng, &e);
+  }
 }
 
 // Features and their sizes. Over a given trace the engine's usual ones, unless others are named.
@@ -136,8 +159,9 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
   e.rows = config.rows != 0 ? config.rows : generated ? rows : 4 * rows;
   // A pool smaller than what the rows would like to have, but not than what one may need.
   const uint64_t pressure = swarm.pressure.Draw(rng);
-  const uint64_t pages = std::max(PagesOf(longest, e.page_size) + 3,
-                                  WorkingSetOf(plan->trace, e.page_size, e.rows) * 10 / pressure);
+  const uint64_t least = PagesOf(longest, e.page_size) + 3;
+  const uint64_t pages =
+      std::max(least, WorkingSetOf(plan->trace, e.page_size, e.rows) * 10 / pressure);
   e.pages = config.pages != 0 ? config.pages : pages;
   e.token_budget = generated ? swarm.budget.Draw(rng) : rng.Between(2048, 8192);
   e.token_budget = std::max<uint64_t>(e.token_budget / config.trace_scale, 8);
@@ -149,6 +173,7 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
     e.reach_tile = rng.Chance(1, 2) ? 4 : 8;
   }
   if (Status status = DrawFeatures(config, swarm, *plan, rng, &e); !status.ok()) return status;
+  Prepare(config, least, plan);
   // A trace that was given says all that its clients did: none of its requests is taken back.
   const bool withdrawing = rng.Chance(swarm.withdrawing, 8);
   const uint64_t withdrawn = rng.Between(10, swarm.withdrawn_most);

@@ -75,6 +75,7 @@ struct Observations {
   std::vector<PageSeen> pages;     // by page
   std::vector<PageId> returned{};  // given back lately, oldest first, at most kReturned
   static constexpr size_t kReturned = 64;
+  uint64_t spare_pages = 0;  // that the engine can do without
 };
 
 }  // namespace kvfence

@@ -6,16 +6,26 @@
 namespace kvfence {
 
 size_t FaultWatch::Begin(FaultSurface& at, FaultMark mark, size_t kind) {
-  for (FaultRecord& earlier : faults_) earlier.open &= earlier.kind != kind;
   FaultRecord fault;
-  fault.kind = kind;
-  fault.step = fault.last_effect = step_;
   for (const RequestIndex request : mark.requests) fault.Affect(request);
   for (const PageId page : mark.pages) {
     for (const RequestIndex holder : at.HoldersOf(page)) fault.Affect(holder);
   }
   for (const PageId page : mark.pages) fault.Infect({page});
   fault.mark = std::move(mark);
+  return Enter(std::move(fault), kind);
+}
+
+size_t FaultWatch::BeginAtStart(std::string text, size_t kind) {
+  FaultRecord fault;
+  fault.mark.text = std::move(text);
+  return Enter(std::move(fault), kind);
+}
+
+size_t FaultWatch::Enter(FaultRecord fault, size_t kind) {
+  for (FaultRecord& earlier : faults_) earlier.open &= earlier.kind != kind;
+  fault.kind = kind;
+  fault.step = fault.last_effect = step_;
   faults_.push_back(std::move(fault));
   Add({.step = step_, .kind = NoteKind::kFault});
   if (on_begin) on_begin(kind);

@@ -48,6 +48,8 @@ class FaultWatch : public OutcomeSink, public EventSink {
   // --- the injector's side ------------------------------------------------------------------
   // A fault of that kind is about to be put in. Returns its number.
   size_t Begin(FaultSurface& at, FaultMark mark, size_t kind = 0);
+  // One that is there before there is an engine.
+  size_t BeginAtStart(std::string text, size_t kind);
   bool open(size_t fault) const { return faults_[fault].open; }
   // A page went to a request: whoever gets a faulted one is affected. `change`: it's issued, or
   // found in the index.
@@ -91,6 +93,7 @@ class FaultWatch : public OutcomeSink, public EventSink {
     std::vector<GroupPage> held{};
     std::vector<GroupPage> written{};
   };
+  size_t Enter(FaultRecord fault, size_t kind);
   // The faults that answer for it, together: all open ones that affect the request or whose faulted
   // page it is, else the latest that was; where there is none, those that ever named the page. If
   // none of them declares any of `reasons`, then those that are over and do, else those that were

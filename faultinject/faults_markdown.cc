@@ -26,7 +26,24 @@ constexpr std::string_view kTail =
     "\n"
     "A kind marked *bookkeeping only* can't make a wrong read by itself: without the fence "
     "nothing\n"
-    "goes wrong. It shows that the fence fails closed when its own view is damaged.\n"
+    "goes wrong. It shows that the fence fails closed when its own view is damaged, or (a leak) "
+    "that\n"
+    "what is lost is noticed.\n"
+    "\n"
+    "Some need more than an occasion. `page_lost` is seen by the audit when all is idle, so the\n"
+    "engine asks for one at its end; up to 8 pages get lost, which the pool has to spare. "
+    "`load_permuted`\n"
+    "is seen by sums alone, so copies to the host and back give them (in runs of this kind, and "
+    "in\n"
+    "every fourth without faults). `narrow_index` is there before the engine is: the fence says "
+    "so\n"
+    "at its start, and the engine doesn't start; so this kind has no part in runs with several, "
+    "nor\n"
+    "with `--numeric`, whose kernels are real. Pools that overlap or disagree about a page's size, "
+    "which\n"
+    "is `geometry` as well, are no kind: the engine's pools have memory of their own. `rank_row` "
+    "and\n"
+    "`old_incarnation` end their request under any policy: nobody knows what it could go back to.\n"
     "\n"
     "## Outcomes\n"
     "\n"
@@ -58,7 +75,11 @@ constexpr std::string_view kTail =
     "the same faults without the fence publish wrong tokens. It is complete only if each kind was\n"
     "activated at least 300 times, at most half of them benign, each declared reason answered, "
     "and\n"
-    "each kind that isn't bookkeeping only published wrong tokens without the fence.\n";
+    "each kind that isn't bookkeeping only published wrong tokens without the fence. A reason "
+    "that\n"
+    "never answered in 300 activations makes it red, and so does one that never answered at all "
+    "where\n"
+    "a campaign went on to be complete.\n";
 
 }  // namespace
 

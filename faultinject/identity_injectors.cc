@@ -56,6 +56,21 @@ class OldIncarnation final : public Injector {
   static constexpr uint64_t kMostDecoded = 8;  // new tokens, guesses included
 };
 
+// A row of whose request a rank's scheduler hasn't heard yet, say.
+class RankRow final : public Injector {
+  bool BeforeValidate(Scene& s) override {
+    if (s.at.ranks() < 2) return false;
+    const StepRow* row = PickRow(s, [](const StepRow& row) { return row.new_tokens > 0; });
+    if (row == nullptr) return false;
+    const RankId rank(static_cast<uint32_t>(1 + s.rng.Below(s.at.ranks() - 1)));
+    s.Begin(s.at, {.text = "rank " + std::to_string(rank.value()) + " takes " + Name(row->row) +
+                           " of " + Name(row->request) + " for padding",
+                   .requests = {row->request}});
+    s.at.DropRowOn(rank, row->row);
+    return true;
+  }
+};
+
 class RankTable final : public Injector {
   bool BeforeValidate(Scene& s) override {
     if (s.at.ranks() < 2) return false;
@@ -79,6 +94,7 @@ class RankTable final : public Injector {
 std::unique_ptr<Injector> MakeIdentityInjector(std::string_view kind) {
   if (kind == "key_collides") return std::make_unique<KeyCollides>();
   if (kind == "old_incarnation") return std::make_unique<OldIncarnation>();
+  if (kind == "rank_row") return std::make_unique<RankRow>();
   if (kind == "rank_table") return std::make_unique<RankTable>();
   return nullptr;
 }

@@ -6,9 +6,9 @@ namespace kvfence {
 
 std::unique_ptr<Injector> MakeInjector(std::string_view kind) {
   using Make = std::unique_ptr<Injector> (*)(std::string_view);
-  constexpr Make kMakers[] = {MakePageInjector,  MakeTableInjector,   MakeStepInjector,
-                              MakeEntryInjector, MakeLateInjector,    MakeContentInjector,
-                              MakeBooksInjector, MakeIdentityInjector};
+  constexpr Make kMakers[] = {MakePageInjector,  MakeTableInjector,    MakeStepInjector,
+                              MakeEntryInjector, MakeLateInjector,     MakeContentInjector,
+                              MakeBooksInjector, MakeIdentityInjector, MakeStartInjector};
   for (const Make make : kMakers) {
     if (auto injector = make(kind)) return injector;
   }

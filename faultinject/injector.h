@@ -8,12 +8,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "episode_notes.h"
 #include "fault_record.h"
+#include "kvfence/engine.h"
 #include "kvfence/fault_hooks.h"
 #include "kvfence/fence.h"
 #include "kvfence/rng.h"
@@ -36,6 +38,8 @@ struct Scene {
 class Injector {
  public:
   virtual ~Injector() = default;
+  // Before there is an engine: what it will be like, in words; empty: nothing was changed.
+  virtual std::string AtStart(Rng&, EngineConfig*) { return ""; }
   virtual bool BeforeUpload(Scene&) { return false; }
   virtual bool BeforeValidate(Scene&) { return false; }
   virtual bool BetweenValidateAndAttention(Scene&) { return false; }
@@ -44,6 +48,7 @@ class Injector {
   // True: the work was queued, and says later whether the fault was put in.
   virtual bool Queue(Scene&) { return false; }
   virtual bool OnAlloc(Scene&, RequestIndex, std::vector<PageId>&) { return false; }
+  virtual bool OnArrive(Scene&, const ContentMove&, uint64_t /*slots*/) { return false; }
   virtual bool OnShare(Scene&, RequestIndex, std::vector<SharedPage>&) { return false; }
   // kProceed: nothing was put in.
   virtual ReturnAction OnReturn(Scene&, RequestIndex, PageId) { return ReturnAction::kProceed; }
@@ -64,6 +69,7 @@ std::unique_ptr<Injector> MakeLateInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeContentInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeBooksInjector(std::string_view kind);
 std::unique_ptr<Injector> MakeIdentityInjector(std::string_view kind);
+std::unique_ptr<Injector> MakeStartInjector(std::string_view kind);
 
 // --- choosing ------------------------------------------------------------------------------------
 

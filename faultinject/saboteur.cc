@@ -10,6 +10,7 @@ Saboteur::Saboteur(std::vector<std::unique_ptr<Injector>> injectors, FaultWatch*
     : watch_(watch), notes_(notes), fence_(fence), rng_(seed), pace_(pace) {
   for (auto& injector : injectors) hands_.push_back({.injector = std::move(injector)});
   seen_.pages.resize(pages);
+  seen_.spare_pages = pace.spare;
 }
 
 Scene Saboteur::SceneAt(FaultSurface& at, Hand* hand) {
@@ -130,6 +131,11 @@ void Saboteur::OnHold(FaultSurface& at, RequestIndex request, PageId page, bool 
 }
 
 void Saboteur::OnMove(FaultSurface& at, const ContentMove& move) { watch_->Moved(at, move); }
+
+void Saboteur::OnArrive(FaultSurface& at, const ContentMove& move, uint64_t slots) {
+  if (move.group != 0) return;
+  Occasions(at, [&](Injector& injector, Scene& s) { return injector.OnArrive(s, move, slots); });
+}
 
 void Saboteur::OnShare(FaultSurface& at, RequestIndex request, std::vector<SharedPage>& hits) {
   Occasions(at, [&](Injector& injector, Scene& s) { return injector.OnShare(s, request, hits); });

@@ -22,6 +22,7 @@ namespace kvfence {
 struct FaultPace {
   uint64_t gap = 4, one_in = 2;
   uint64_t most = ~uint64_t{0};
+  uint64_t spare = 0;  // pages that the engine can do without
 };
 
 class Saboteur final : public FaultHooks {
@@ -42,6 +43,7 @@ class Saboteur final : public FaultHooks {
   ReturnAction OnReturn(FaultSurface& at, RequestIndex request, PageId page) override;
   void OnHold(FaultSurface& at, RequestIndex request, PageId page, bool issued) override;
   void OnMove(FaultSurface& at, const ContentMove& move) override;
+  void OnArrive(FaultSurface& at, const ContentMove& move, uint64_t slots) override;
   bool OnBindRow(FaultSurface& at, Row row, RequestIndex request) override;
 
  private:

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "join_steps.h"
+#include "self_written.h"
 
 namespace kvfence {
 namespace {
@@ -66,6 +67,7 @@ void Shrinker::Run() {
     LeaveOut("lines", &LogParts::Lines);
     LeaveOut("rows", &LogParts::Items);
     Join();
+    WriteThemselves();
     if (lines_.size() <= kMostLinesToTrim) {
       LeaveOutAlone();
       TrimLines();
@@ -166,6 +168,20 @@ void Shrinker::Join() {
     std::vector<std::string> trial = JoinSteps(before, at);
     return KeepIfShows(std::move(trial));
   });
+}
+
+// A load of a hundred pages takes hundreds of lines, a step that writes them takes one. The last
+// step comes first, since earlier lines go with it.
+void Shrinker::WriteThemselves() {
+  phase_ = "loads";
+  size_t behind = 0;  // steps that were tried already
+  for (;;) {
+    const std::vector<size_t> steps = StepLines(lines_);
+    if (behind >= steps.size() || Done()) return;
+    const size_t step = steps[steps.size() - 1 - behind++];
+    std::vector<std::string> trial = SelfWritten(header_, lines_, step);
+    if (trial.size() < lines_.size()) KeepIfShows(std::move(trial));
+  }
 }
 
 // --- keys ------------------------------------------------------------------------------------

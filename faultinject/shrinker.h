@@ -63,6 +63,7 @@ class Shrinker {
   void LeaveOut(const char* phase, std::vector<std::vector<PartRef>> (LogParts::*groups)() const);
   void LeaveOutAlone();
   void Join();
+  void WriteThemselves();
   void TrimLines();
   void Trim(Json* whole, const Path& path, const Try& keeps);
   void TrimHeader();

@@ -195,7 +195,7 @@ class Ledger::Impl {
     explicit operator bool() const { return pin != ledger::kNone; }
   };
   PinRef PinOf(NameId id, uint32_t pool, uint32_t page) const;
-  void NoteRead(NameId id, uint32_t pool, uint32_t page);
+  void NoteRead(NameId id, uint32_t pool, uint32_t page, NameId sum = {});
   void NoteExport(PinRef ref, uint32_t pool, uint32_t page);
   bool Pinned(uint32_t pool, uint32_t page) const;
   void JudgePinPage(const PinEvent& event, uint32_t slot, size_t i);
@@ -211,13 +211,16 @@ class Ledger::Impl {
   SlotRange WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) const;
   struct Summed {
     NameId sum;
-    bool brought = false;  // content that comes from somewhere, maybe from another pool
-    uint64_t slots = 0;    // how many slots from the page's start it covers
+    bool brought = false;   // content that comes from somewhere, maybe from another pool
+    uint64_t slots = 0;     // how many slots from the page's start it covers
+    uint32_t promised = 0;  // what a copy read of as many under the key that it's brought by
   };
   struct Sum {
     uint32_t sum = 0;
     uint64_t slots = 0;
+    bool mixed = false;  // there may be other content of that birth
   };
+  Sum& SumAt(Stamp stamp, uint32_t pool);
   void CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, PageId page);
   // The sum that content of this birth must have there; 0: any.
   uint32_t SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const;

@@ -20,6 +20,8 @@ namespace kvfence::ledger {
 struct KeyContent {
   Stamp stamp = kNoStamp;
   uint64_t slots = ~uint64_t{0};
+  uint32_t sum = 0;  // of these slots, as they were read in `pool`; 0: none was given
+  uint32_t pool = 0;
 };
 
 struct IndexEntry {

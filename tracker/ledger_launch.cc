@@ -315,8 +315,17 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   // A page that is filled from its start begins anew: foreign content before it doesn't count.
   const bool fresh_page = row.length <= write.at * config_.pools[write.pool].page_size;
   if (fresh_page && p.stamp != held.stamp) VoidSlots(p, {0, content_.Fill(p)});
-  if (!sums_.empty())
-    sums_.erase({write.stamp, write.pool});  // of less than the page holds from now on
+  if (!sums_.empty()) {
+    // Of less than the page holds from now on.
+    const auto sum = sums_.find({write.stamp, write.pool});
+    if (sum != sums_.end() && !sum->second.mixed) sums_.erase(sum);
+  }
+  // A copy that was promised before it was written keeps the mark of what it was copied from: what
+  // follows in both may differ.
+  const bool theirs = StampIsReal(write.stamp) && StampSerial(write.stamp) != row.serial;
+  if (theirs && !content_.Valid(p, write.fresh.first, write.fresh.last)) {
+    SumAt(write.stamp, write.pool).mixed = true;
+  }
   held.stamp = write.stamp;
   content_.Launch(p, write.fresh.first, n, write.stamp);
   content_.Own(p, write.stamp);

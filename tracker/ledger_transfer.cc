@@ -51,7 +51,7 @@ void Ledger::Impl::NoteExport(PinRef ref, uint32_t pool, uint32_t page) {
 }
 
 // What comes back under this copy's key later is what it really reads now.
-void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
+void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page, NameId sum) {
   if (const PinRef ref = PinOf(id, pool, page)) NoteExport(ref, pool, page);
   Stamp stamp = pages_.at(pool, page).stamp;
   // What steps leave in such pools is known to the device only: it's what the holder expects.
@@ -65,8 +65,12 @@ void Ledger::Impl::NoteRead(NameId id, uint32_t pool, uint32_t page) {
     while (content_.Valid(p, 0, content.slots + 1) && content.slots < content_.Fill(p)) {
       ++content.slots;
     }
+    content.sum = sum.value();
+    content.pool = pool;
   }
-  if (stamp == kNoStamp || stamp == kFailedStamp) content = {.stamp = kNobodyStamp};
+  // What is known to be wrong doesn't get better by being moved.
+  const bool suspect = pages_.at(pool, page).suspect != 0 && !config_.judge_afresh;
+  if (stamp == kNoStamp || stamp == kFailedStamp || suspect) content = {.stamp = kNobodyStamp};
   // A page that the copy takes for several places is what it read of each of them; one that is in
   // another generation by now, too: a copy goes on with the page that it was told.
   pins_.ForEach(pages_.at(pool, page), [&](uint32_t at, uint32_t index) {

@@ -60,8 +60,11 @@ Status Ledger::Impl::Write(const WriteEvent& event) {
   }
   if (used && RunningWrites(pool, page)) SuspectPage(pool, page, Reason::kInFlight);
   if (event.n == 0) return {};
-  CheckSum(stamp, {.sum = event.sum, .brought = true, .slots = event.first + event.n}, pool,
-           event.page);
+  const uint64_t slots = event.first + event.n;
+  const bool same = origin->pool == pool && origin->slots == slots;
+  CheckSum(stamp,
+           {.sum = event.sum, .brought = true, .slots = slots, .promised = same ? origin->sum : 0},
+           pool, event.page);
   // Of what was never read under the key nothing comes back.
   const uint64_t last = std::clamp(origin->slots, event.first, event.first + event.n);
   EraseContent(p, {last, event.first + event.n});
@@ -86,13 +89,16 @@ SlotRange Ledger::Impl::WithOthers(uint32_t pool, Stamp stamp, SlotRange slots) 
   return slots;
 }
 
+// What comes back under a key is what was read under it, whatever became of that birth elsewhere.
 // Pools of one model hold different layers of the same tokens: a birth has a sum in each. But what
 // is brought into a pool that has none yet must be what some pool had.
 uint32_t Ledger::Impl::SumOf(Stamp stamp, const Summed& summed, uint32_t pool) const {
   const auto of = [&](uint32_t p) -> uint32_t {  // 0: none of as much content
     const auto there = sums_.find({stamp, p});
-    return there == sums_.end() || there->second.slots != summed.slots ? 0 : there->second.sum;
+    const bool says = there != sums_.end() && !there->second.mixed;
+    return says && there->second.slots == summed.slots ? there->second.sum : 0;
   };
+  if (summed.promised != 0) return summed.promised;
   if (sums_.contains({stamp, pool})) return of(pool);
   uint32_t other = 0;
   for (uint32_t p = 0; p < config_.pools.size() && summed.brought; ++p) {
@@ -107,23 +113,30 @@ void Ledger::Impl::CheckSum(Stamp stamp, const Summed& summed, uint32_t pool, Pa
   const uint32_t sum = summed.sum.value();
   if (sum == 0 || !StampIsReal(stamp)) return;
   const uint32_t expected = SumOf(stamp, summed, pool);
-  if (expected != 0 && expected != sum) {
+  const bool other = expected != 0 && expected != sum;
+  if (other) {
     ReportPage(Reason::kContentMismatch, {}, pool, page.value(), -1, expected, sum);
     if (checks_.Has(Reason::kContentMismatch)) {
       SuspectPage(pool, static_cast<uint32_t>(page.value()), Reason::kContentMismatch);
     }
   }
+  Sum& known = SumAt(stamp, pool);
+  // A wrong one doesn't become what right copies are judged by.
+  if (!known.mixed) known = {other ? expected : sum, summed.slots};
+}
+
+Ledger::Impl::Sum& Ledger::Impl::SumAt(Stamp stamp, uint32_t pool) {
   const SumKey key{stamp, pool};
-  const auto [it, fresh] = sums_.try_emplace(key);
-  it->second = {sum, summed.slots};
-  if (!fresh) return;
+  const auto found = sums_.find(key);
+  if (found != sums_.end()) return found->second;
   if (sums_order_.size() < kMaxSums) {
     sums_order_.push_back(key);
-    return;
+  } else {
+    sums_.erase(sums_order_[sums_next_]);
+    sums_order_[sums_next_] = key;
+    sums_next_ = (sums_next_ + 1) % kMaxSums;
   }
-  sums_.erase(sums_order_[sums_next_]);
-  sums_order_[sums_next_] = key;
-  sums_next_ = (sums_next_ + 1) % kMaxSums;
+  return sums_[key];
 }
 
 Status Ledger::Impl::Read(const ReadEvent& event) {
@@ -134,7 +147,7 @@ Status Ledger::Impl::Read(const ReadEvent& event) {
   const auto page = static_cast<uint32_t>(event.page.value());
   const Page& p = pages_.at(pool, page);
   const PinRef pinned = PinOf(event.xfer, pool, page);
-  NoteRead(event.xfer, pool, page);
+  NoteRead(event.xfer, pool, page, event.sum);
   if (!pinned) {
     ReportPage(Reason::kInFlight, {}, pool, page, -1, 0, p.tag);
     CheckSum(p.stamp, {.sum = event.sum, .slots = content_.Fill(p)}, pool, event.page);

@@ -433,6 +433,19 @@ TEST(JudgeCampaign, EachThingThatMakesItRed) {
   EXPECT_TRUE(red([](CampaignReport& r) { r.faults[0].reasons.erase("tag_mismatch"); }));
 }
 
+// A campaign that goes on until it's complete has come to its end without an answer.
+TEST(JudgeCampaign, OneThatWasToBeCompleteIsRedForAnAnswerThatNeverCame) {
+  const FaultKind& kind = *FindFaultKind("free_while_held");
+  CampaignReport report = GoodReport(kind);
+  report.faults[0].activated = 299;
+  report.faults[0].reasons.erase("tag_mismatch");
+  EXPECT_TRUE(IsGreen(report, kind)) << "too few to say";
+  report.config.until_complete = true;
+  EXPECT_FALSE(IsGreen(report, kind));
+  report.partial = true;
+  EXPECT_TRUE(IsGreen(report, kind)) << "it was interrupted";
+}
+
 TEST(JudgeCampaign, SaysWhatIsMissing) {
   const FaultKind& kind = *FindFaultKind("free_while_held");
   CampaignReport report = GoodReport(kind);

@@ -313,5 +313,33 @@ TEST(ShrinkLog, TheSameLogGivesTheSameBytes) {
   EXPECT_EQ(Shrink(small).text, small) << "and a smallest one stays as it is";
 }
 
+// What a request got by a copy its row may as well have written.
+TEST(ShrinkLog, ALoadGivesWayToAStepThatWritesTheSame) {
+  std::string text = kHeader;
+  text += R"({"ev":"admit","req":"A"})"
+          "\n"
+          R"({"ev":"alloc","req":"A","pages":[1,2,3,4,5]})"
+          "\n";
+  for (int page = 1; page <= 5; ++page) {
+    const std::string p = std::to_string(page), at = std::to_string(page - 1);
+    text += R"({"ev":"pin","id":"x)" + p + R"(","dir":"in","pages":[)" + p +
+            R"(],"req":"A","at":)" + at + "}\n";
+    text += R"({"ev":"write","page":)" + p + R"(,"first":0,"n":4,"as":{"req":"A","at":)" + at +
+            R"(},"xfer":"x)" + p + "\"}\n";
+    text += R"({"ev":"unpin","id":"x)" + p + "\"}\n";
+  }
+  text += R"({"ev":"ready","req":"A","tokens":18})"
+          "\n";
+  text += R"({"ev":"row","row":0,"req":"A"})"
+          "\n";
+  text += R"({"ev":"step","step":1,"rows":[{"row":0,"req":"A","new":2,"table":[1,2,3,4,5,9],)"
+          R"("len":20,"write":[[22,2]],"reach":6}]})"
+          "\n";
+  const ShrunkLog shrunk = Shrink(text);
+  EXPECT_EQ(shrunk.finding.violation.reason, Reason::kRowTail);
+  EXPECT_EQ(shrunk.lines, 4u) << shrunk.text;
+  EXPECT_THAT(shrunk.text, Not(HasSubstr("\"pin\"")));
+}
+
 }  // namespace
 }  // namespace kvfence

@@ -240,5 +240,98 @@ TEST(LedgerScales, RescaleBeginsAnEpochForTheWholePool) {
   EXPECT_EQ(s.PageOf(2).record.scale, 1u);
 }
 
+// --- sums of what was found wrong ----------------------------------------------------------------
+
+ReadEvent ReadOf(int64_t page, const char* xfer, const char* sum) {
+  return {.page = PageId(page), .xfer = Scene::N(xfer), .sum = Scene::N(sum)};
+}
+WriteEvent Brought(int64_t page, const char* xfer, const char* key, const char* sum) {
+  WriteEvent write{.page = PageId(page), .first = 0, .n = 16};
+  write.as.key = Scene::K(key);
+  write.xfer = Scene::N(xfer);
+  write.sum = Scene::N(sum);
+  return write;
+}
+PinEvent PinUnder(const char* id, CopyDir dir, std::span<const PageId> pages, const char* key) {
+  return {.id = Scene::N(id),
+          .dir = dir,
+          .pages = pages,
+          .req = Scene::R("A"),
+          .at = 0,
+          .key = Scene::K(key)};
+}
+
+// A copy brings a page back wrong, and before any row has read it, it's copied out again.
+TEST(LedgerCopies, WhatIsKnownToBeWrongIsNobodysOnceItIsMoved) {  // I-80
+  FenceConfig config = SmallConfig();
+  config.judge_afresh = false;
+  Scene s(config);
+  s.Admit("A");
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 16}});
+  const std::vector<PageId> first = Scene::P({1}), second = Scene::P({2}), third = Scene::P({3});
+  ASSERT_TRUE(s.ledger.Pin(PinUnder("o", CopyDir::kOut, first, "k")).ok());
+  ASSERT_TRUE(s.ledger.Read(ReadOf(1, "o", "right")).ok());
+  s.Unpin("o");
+  s.Alloc("A", {2}, 0);
+  ASSERT_TRUE(s.ledger.Pin(PinUnder("i", CopyDir::kIn, second, "k")).ok());
+  ASSERT_TRUE(s.ledger.Write(Brought(2, "i", "k", "wrong")).ok());
+  EXPECT_EQ(s.Take(), Words{"content_mismatch 2"});
+  s.Unpin("i");
+  ASSERT_TRUE(s.ledger.Pin(PinUnder("o2", CopyDir::kOut, second, "k2")).ok());
+  ASSERT_TRUE(s.ledger.Read(ReadOf(2, "o2", "wrong")).ok());
+  EXPECT_EQ(s.Take(), Words{"content_mismatch 2"}) << "it isn't what right copies are judged by";
+  s.Unpin("o2");
+  s.Alloc("A", {3}, 0);
+  ASSERT_TRUE(s.ledger.Pin(PinUnder("i2", CopyDir::kIn, third, "k2")).ok());
+  ASSERT_TRUE(s.ledger.Write(Brought(3, "i2", "k2", "wrong")).ok());
+  s.Unpin("i2");
+  EXPECT_NE(s.PageOf(3).record.stamp, s.ExpectationOf("A", 0).stamp);
+}
+
+// What comes back under a key is what was read under it, whatever a sibling did to that birth.
+TEST(LedgerCopies, ASumStandsForItsKeyThoughTheBirthHasGrownElsewhere) {  // I-80
+  for (const char* sum : {"right", "wrong"}) {
+    Scene s;
+    s.Admit("A");
+    s.Alloc("A", {1});
+    s.Run(1, {{0, "A", 8}});
+    const std::vector<PageId> first = Scene::P({1}), second = Scene::P({2});
+    ASSERT_TRUE(s.ledger.Pin(PinUnder("o", CopyDir::kOut, first, "k")).ok());
+    ASSERT_TRUE(s.ledger.Read(ReadOf(1, "o", "right")).ok());
+    s.Unpin("o");
+    s.Run(2, {{0, "A", 1}});
+    EXPECT_EQ(s.Take(), Words{});
+    ASSERT_TRUE(s.ledger.Trim({.req = Scene::R("A"), .tokens = 8}).ok());
+    s.Alloc("A", {2}, 0);
+    ASSERT_TRUE(s.ledger.Pin(PinUnder("i", CopyDir::kIn, second, "k")).ok());
+    WriteEvent write = Brought(2, "i", "k", sum);
+    write.n = 8;
+    ASSERT_TRUE(s.ledger.Write(write).ok());
+    EXPECT_EQ(s.Take(), sum[0] == 'r' ? Words{} : Words{"content_mismatch 2"});
+  }
+}
+
+// A copy for writing that enters the index before it's written keeps the birth mark of its source.
+TEST(LedgerCopies, TwoThatGoOnFromOneBirthMayHaveDifferentSums) {  // I-80
+  Scene s;
+  s.Admit("A");
+  s.Admit("B");
+  s.Alloc("A", {1});
+  s.Run(1, {{0, "A", 8}});
+  ASSERT_TRUE(s.ledger.Fork({.from = Scene::R("A"), .to = Scene::R("B")}).ok());
+  ASSERT_TRUE(s.ledger.Cow({.req = Scene::R("B"), .at = 0, .page = PageId(2)}).ok());
+  s.Publish("b", "B", 0);
+  s.Run(2, {{0, "A", 8}, {1, "B", 8}});
+  EXPECT_EQ(s.PageOf(1).record.stamp, s.PageOf(2).record.stamp);
+  for (const int64_t page : {1, 2}) {
+    const std::string name = "o" + std::to_string(page);
+    s.PinCopy(name, CopyDir::kOut, {page});
+    ASSERT_TRUE(s.ledger.Read(ReadOf(page, name.c_str(), name.c_str())).ok());
+    s.Unpin(name);
+  }
+  EXPECT_EQ(s.Take(), Words{});
+}
+
 }  // namespace
 }  // namespace kvfence::testing

@@ -28,6 +28,8 @@
 
 namespace kvfence {
 
+inline constexpr uint64_t kWideIndex = 63;
+
 struct EngineConfig {
   uint64_t seed = 1;
   uint64_t pages = 1024;  // the null page counted
@@ -61,7 +63,12 @@ struct EngineConfig {
   uint64_t max_steps = 0;           // 0: until all requests have ended
   Policy policy = Policy::kAbort;   // kRecompute: back to the good prefix
   uint64_t most_recomputes = 3;     // ... so often without a token in between; then it ends
-  bool ground_truth = true;         // compare each token with the request's golden run
+  // Bits in which the kernels compute slots (page * page_size + offset); what doesn't fit wraps.
+  // Real ones are as wide as a signed word of 64. Not with `numeric`, whose kernels are real.
+  uint64_t index_bits = kWideIndex;
+  bool sums = false;          // swap and host tier give checksums of what they read and bring
+  bool audit_faulty = false;  // asks the fence for an audit at the end even if there were faults
+  bool ground_truth = true;   // compare each token with the request's golden run
   // The small transformer instead of the model of 64 bits: real numbers in the cache, and real
   // attention over it, at some 10^3 times the cost per token.
   std::optional<TransformerShape> numeric{};
@@ -78,6 +85,7 @@ std::vector<std::pair<std::string, std::string>> IdentityFields(uint32_t identit
 struct EngineNames {
   std::function<NameId(const std::string&)> name{};  // "r0", "r1" ... by place in the trace
   std::function<NameId(const std::string&)> copy{};  // "x1", "x2" ...: asynchronous copies
+  std::function<NameId(const std::string&)> sum{};   // checksums, in hexadecimal
   std::function<IdentityId(uint32_t)> identity{};    // see IdentityFields
 };
 

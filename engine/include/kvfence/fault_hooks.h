@@ -118,6 +118,9 @@ class FaultSurface {
   virtual void SetDeviceEntryOf(RankId rank, Row row, uint64_t k, int64_t page) = 0;
   // Until validate: whose the fence is told that the row is.
   virtual void SetRowRequest(Row row, RequestId request) = 0;
+  // BeforeValidate: that rank (not the first) hasn't been told of the row; it's padding there, to
+  // the rank's kernels and to its part of the fence.
+  virtual void DropRowOn(RankId /*rank*/, Row /*row*/) {}
 
   // --- captured graphs (the first group's part of them) ------------------------------------------
   // The bucket of the graph that the step in hand replays or captures; 0: it runs eagerly.
@@ -155,6 +158,8 @@ class FaultSurface {
   // Lands on a copy stream, at a seeded moment not before the launch of step `not_before`: before
   // validate, between validate and attention, after attention or after confirm.
   virtual void EnqueueLateWrite(const LateWrite& write, StepId not_before) = 0;
+  // The content of two slots of a page changes places, on all ranks; nobody is told.
+  virtual void SwapSlots(PageId /*page*/, uint64_t /*a*/, uint64_t /*b*/) {}
   // Any other asynchronous work, in the same manner (say, a bit of the fence's page records, which
   // the engine knows nothing of).
   virtual void EnqueueAsync(StepId not_before, std::function<void(FaultSurface&)> work) = 0;
@@ -211,6 +216,9 @@ class FaultHooks {
   // for writing, an exchange); `issued`: from the free list.
   virtual void OnHold(FaultSurface&, RequestIndex, PageId, bool /*issued*/) {}
   virtual void OnMove(FaultSurface&, const ContentMove&) {}
+  // A copy from the host has just put that many slots of a page in place, and the mover is about to
+  // sum up what it brought. OnMove follows.
+  virtual void OnArrive(FaultSurface&, const ContentMove&, uint64_t /*slots*/) {}
   // The request is about to give up its row and pages (end, abort or preemption).
   virtual void OnRelease(FaultSurface&, RequestIndex) {}
   // False: the fence isn't told that the row is now the request's (kNoRequest: let go).

@@ -24,6 +24,9 @@ struct FaultKind {
   // with; names, comma-separated.
   std::string_view needs{};
   std::string_view without{};
+
+  // The engine doesn't start once it's found, so no other kind has its turn beside it.
+  bool at_start() const { return hook == "at_start"; }
 };
 
 // All kinds, in a fixed order.
