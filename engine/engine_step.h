@@ -333,7 +333,8 @@ class StepRunner {
       if (part == f->parts.end()) {
         part = f->parts.insert(part, RankPart{rank.value(), f->plans, f->pads, f->live});
       }
-      std::erase_if(part->plans, [&](const RowPlan& plan) { return plan.row == row; });
+      std::erase_if(part->plans,
+                    [dropped = row](const RowPlan& plan) { return plan.row == dropped; });
       std::erase(part->live, row);
       part->pads.push_back(row);
     }
