@@ -16,10 +16,10 @@
 // quiet machine: step_overhead --help has the flags.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <numeric>
@@ -31,6 +31,7 @@
 #include "kvfence/check.h"
 #include "kvfence/fence.h"
 #include "kvfence/rng.h"
+#include "resampling.h"
 #include "straight_read.h"
 
 namespace kvfence {
@@ -289,34 +290,6 @@ class Arm {
 
 // --- figures -------------------------------------------------------------------------------------
 
-double Quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
-struct Interval {
-  double value = 0, low = 0, high = 0;  // 95 % between low and high
-};
-
-// `figure` of two arms' rounds, with an interval from 2,000 resamplings of whole rounds.
-template <class Figure>
-Interval Resampled(const std::vector<double>& with, const std::vector<double>& without, Rng rng,
-                   Figure figure) {
-  Interval interval{.value = figure(with, without)};
-  std::vector<double> figures, a(with.size()), b(with.size());
-  for (int i = 0; i < 2000; ++i) {
-    for (size_t k = 0; k < a.size(); ++k) {
-      const size_t pick = rng.Below(with.size());
-      a[k] = with[pick];
-      b[k] = without[pick];
-    }
-    figures.push_back(figure(a, b));
-  }
-  interval.low = Quantile(figures, 0.025);
-  interval.high = Quantile(figures, 0.975);
-  return interval;
-}
-
 // Per cent: throughput lost, as the median round has it, and how much later the 95th step ends.
 double MedianLoss(const std::vector<double>& with, const std::vector<double>& without) {
   std::vector<double> losses(with.size());
@@ -421,46 +394,101 @@ void Measure(const Options& options, uint64_t page_size, bool first) {
 }
 
 constexpr const char* kHelp =
-    "usage: step_overhead [--rows=64] [--context=8192] [--rounds=20] [--layers=8] [--kv_heads=8]\n"
-    "                     [--group=4] [--head_dim=128] [--page_sizes=1,16,64] [--seed=1] "
-    "[--json]\n";
+    "usage: step_overhead [flags]    what the fence adds to a decode step over FP8 attention\n"
+    "  --rows=64              requests that decode side by side\n"
+    "  --context=8192         tokens of each in the cache\n"
+    "  --rounds=20            steps of each arm\n"
+    "  --layers=8             passes of attention a step\n"
+    "  --kv_heads=8  --group=4  --head_dim=128    shape of attention; group: query heads per KV "
+    "head\n"
+    "  --page_sizes=1,16,64   tokens per page, one table part each\n"
+    "  --seed=1               order of pages and turns\n"
+    "  --json                 one JSON object instead of a table\n"
+    "example: step_overhead --page_sizes=16 --rounds=5\n";
 
-bool ReadNumber(std::string_view argument, std::string_view name, uint64_t* out) {
-  if (argument.substr(0, name.size()) != name) return false;
-  *out = std::strtoull(std::string(argument.substr(name.size())).c_str(), nullptr, 10);
-  return *out > 0;
+struct Flag {
+  std::string_view name;
+  uint64_t Options::*value;
+  uint64_t most;
+};
+constexpr std::array kFlags = {
+    Flag{"--rows", &Options::rows, 4096},        Flag{"--context", &Options::context, 1 << 20},
+    Flag{"--rounds", &Options::rounds, 100000},  Flag{"--layers", &Options::layers, 1000},
+    Flag{"--kv_heads", &Options::kv_heads, 64},  Flag{"--group", &Options::group, 64},
+    Flag{"--head_dim", &Options::head_dim, 256}, Flag{"--seed", &Options::seed, ~uint32_t{0}},
+};
+constexpr uint64_t kMostPageSize = 4096;
+constexpr uint64_t kMostCacheBytes = uint64_t{1} << 36;
+
+// A whole number of 1 to `most`, or what's wrong with it.
+Status ReadNumber(std::string_view name, std::string_view text, uint64_t most, uint64_t* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  if (error == std::errc() && end == text.data() + text.size() && *out >= 1 && *out <= most) {
+    return {};
+  }
+  return Status::Invalid(std::string(name) + " must be 1 to " + std::to_string(most) + ", got '" +
+                         std::string(text) + "'");
 }
 
-bool ReadOption(std::string_view argument, Options* options) {
-  const std::string_view list = "--page_sizes=";
-  if (argument == "--json") return options->json = true;
-  if (argument.substr(0, list.size()) == list) {
-    options->page_sizes.clear();
-    for (std::string rest(argument.substr(list.size())); !rest.empty();) {
-      const size_t comma = std::min(rest.find(','), rest.size());
-      options->page_sizes.push_back(std::strtoull(rest.substr(0, comma).c_str(), nullptr, 10));
-      if (options->page_sizes.back() == 0) return false;
-      rest.erase(0, comma + 1);
+Status ReadPageSizes(std::string_view text, std::vector<uint64_t>* out) {
+  out->clear();
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    if (Status s = ReadNumber("--page_sizes: each", text.substr(0, comma), kMostPageSize,
+                              &out->emplace_back());
+        !s.ok()) {
+      return s;
     }
-    return !options->page_sizes.empty();
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
   }
-  return ReadNumber(argument, "--rows=", &options->rows) ||
-         ReadNumber(argument, "--context=", &options->context) ||
-         ReadNumber(argument, "--rounds=", &options->rounds) ||
-         ReadNumber(argument, "--layers=", &options->layers) ||
-         ReadNumber(argument, "--kv_heads=", &options->kv_heads) ||
-         ReadNumber(argument, "--group=", &options->group) ||
-         ReadNumber(argument, "--head_dim=", &options->head_dim) ||
-         ReadNumber(argument, "--seed=", &options->seed);
+  return {};
+}
+
+Status ReadOption(std::string_view argument, Options* options) {
+  if (argument == "--json") {
+    options->json = true;
+    return {};
+  }
+  const size_t equals = argument.find('=');
+  const std::string_view name = argument.substr(0, equals);
+  const std::string_view text =
+      equals == std::string_view::npos ? std::string_view() : argument.substr(equals + 1);
+  if (name == "--page_sizes") return ReadPageSizes(text, &options->page_sizes);
+  for (const Flag& flag : kFlags) {
+    if (name == flag.name) return ReadNumber(name, text, flag.most, &(options->*flag.value));
+  }
+  return Status::Invalid("there is no flag " + std::string(name));
+}
+
+// What the numbers are together.
+Status CheckOptions(const Options& o) {
+  if (o.head_dim != 32 && o.head_dim != 64 && o.head_dim != 128 && o.head_dim != 256) {
+    return Status::Invalid("--head_dim must be 32, 64, 128 or 256, got " +
+                           std::to_string(o.head_dim));
+  }
+  const uint64_t bytes =
+      2 * o.rows * (o.context + o.rounds + kMostPageSize) * o.kv_heads * o.head_dim;
+  if (bytes <= kMostCacheBytes) return {};
+  return Status::Invalid("these rows would take a cache of " + std::to_string(bytes >> 30) +
+                         " GiB; at most " + std::to_string(kMostCacheBytes >> 30) + " are tried");
+}
+
+int Refuse(const Status& status) {
+  std::fprintf(stderr, "step_overhead: %s\n%s", status.message().c_str(), kHelp);
+  return 2;
 }
 
 int Main(const std::vector<std::string_view>& arguments) {
   Options options;
   for (const std::string_view argument : arguments) {
-    if (ReadOption(argument, &options)) continue;
-    std::fputs(kHelp, argument == "--help" ? stdout : stderr);
-    return argument == "--help" ? 0 : 2;
+    if (argument == "--help") {
+      std::fputs(kHelp, stdout);
+      return 0;
+    }
+    if (Status status = ReadOption(argument, &options); !status.ok()) return Refuse(status);
   }
+  if (Status status = CheckOptions(options); !status.ok()) return Refuse(status);
   if (options.json) {
     std::printf("{\"rows\":[\n");
   } else {
