@@ -20,7 +20,10 @@ ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: 
 ABSL_FLAG(int64_t, requests, -1,
           "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or the "
           "default number");
-ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
+ABSL_FLAG(
+    int64_t, steps, -1,
+    "stop the no-fault arm after this many steps, and the faults once they have had as many and "
+    "each kind a run; -1: when all is served");
 ABSL_FLAG(int64_t, requests_per_run, -1,
           "requests of one run of the no-fault arm, which has drawn settings of its own; -1: 1000");
 ABSL_FLAG(int64_t, duration, -1,
@@ -201,6 +204,15 @@ std::string Quoted(const std::string& word) {
   return quoted + "'";
 }
 
+// A folder beside `out` for the report of the same run made once more, so that it overwrites
+// nothing.
+std::string OutBeside(const std::string& out, const std::string& what) {
+  std::string stem = out;
+  while (stem.size() > 1 && stem.back() == '/') stem.pop_back();
+  const std::string name = stem.substr(stem.rfind('/') + 1);
+  return name.empty() || name == "." || name == ".." ? stem + "/" + what : stem + "-" + what;
+}
+
 }  // namespace
 
 const std::vector<std::string_view>& RunFlags() {
@@ -250,7 +262,7 @@ Result<RunConfig> ReadRunConfig() {
   return config;
 }
 
-std::string CommandOf(const CampaignConfig& config) {
+std::string CommandOf(const CampaignConfig& config, const std::string& beside) {
   std::string text = "kvfence run --seed=" + std::to_string(config.seed);
   const auto add = [&](const char* name, uint64_t value) {
     if (value != 0) text += " --" + std::string(name) + "=" + std::to_string(value);
@@ -279,6 +291,7 @@ std::string CommandOf(const CampaignConfig& config) {
     text += " --shard=" + std::to_string(config.shard.part) + "/" + std::to_string(config.shard.of);
   }
   if (config.only) text += " --only_run=" + std::to_string(*config.only);
+  if (!config.log_dir.empty()) text += " --out=" + Quoted(OutBeside(config.log_dir, beside));
   return text;
 }
 

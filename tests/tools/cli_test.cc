@@ -202,6 +202,22 @@ TEST(Cli, CommandsSurviveAShell) {
       "--level=audit --policy=log --until=complete");
 }
 
+// The command in a report doesn't overwrite that report.
+TEST(Cli, CommandsGoToAFolderOfTheirOwn) {
+  CampaignConfig config;
+  const auto out = [&](const std::string& folder, const std::string& beside = "again") {
+    config.log_dir = folder;
+    const std::string command = CommandOf(config, beside), flag = " --out=";
+    return command.substr(command.find(flag) + flag.size());
+  };
+  EXPECT_EQ(out("kvfence-out"), "kvfence-out-again");
+  EXPECT_EQ(out("a/b//"), "a/b-again");
+  EXPECT_EQ(out("my out", "run57"), "'my out-run57'");
+  EXPECT_EQ(out("."), "./again");
+  EXPECT_EQ(out("a/.."), "a/../again");
+  EXPECT_EQ(out("/"), "//again");
+}
+
 TEST(Cli, SeedsAreNumbersOrCommitIds) {
   EXPECT_EQ(SeedFromWord("7"), 7u);
   EXPECT_EQ(SeedFromWord("18446744073709551615"), ~uint64_t{0});

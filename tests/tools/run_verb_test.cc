@@ -78,6 +78,16 @@ TEST(RunVerb, JobsAndShardsGiveTheSameBytes) {  // I-120, I-122
   EXPECT_EQ(WithoutTimes(whole.out), WithoutTimes(alone.out));
   EXPECT_EQ(ReadAll(scratch.Path("whole/report.json")), whole.out);
   EXPECT_THAT(ReadAll(scratch.Path("whole/report.html")), HasSubstr("kvfence run"));
+  // In place of a shard's report no other is put.
+  const std::string shard = ReadAll(scratch.Path("part1/report.json"));
+  merge[2] = "--out=" + scratch.Path("part2/../part1/");
+  const Ran over = RunTool(merge);
+  EXPECT_EQ(over.code, kExitUsage);
+  EXPECT_THAT(over.err, HasSubstr("would overwrite " + scratch.Path("part1/report.json")));
+  EXPECT_EQ(ReadAll(scratch.Path("part1/report.json")), shard);
+  merge[2] = "--out=" + scratch.Path("whole");
+  EXPECT_THAT(ReadAll(scratch.Path("whole/report.html")),
+              HasSubstr("--out=" + scratch.Path("whole-again")));
   merge.pop_back();
   const Ran half = RunTool(merge);
   EXPECT_EQ(half.code, kExitUsage);
@@ -141,6 +151,12 @@ TEST(RunVerb, LeavesAReportThatShowsTheRun) {
   ASSERT_EQ(ran.code, kExitClean) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("green"));
   EXPECT_THAT(ran.out, HasSubstr("report: " + scratch.Path("new/deep/report.html")));
+  for (const std::string& text :
+       {ran.out, ran.err, ReadAll(scratch.Path("new/deep/report.html"))}) {
+    EXPECT_THAT(text, HasSubstr("--out=" + scratch.Path("new/deep-again")));
+  }
+  EXPECT_THAT(ReadAll(scratch.Path("new/deep/report.html")),
+              HasSubstr("--out=" + scratch.Path("new/deep-run")));
   EXPECT_THAT(scratch.List("new/deep"), ::testing::ElementsAre("report.html", "report.json"));
   const json report = json::parse(ReadAll(scratch.Path("new/deep/report.json")));
   EXPECT_TRUE(report.at("green"));
