@@ -7,6 +7,7 @@
 #include "campaign_identity.h"
 #include "campaign_plan.h"
 #include "episode.h"
+#include "kind_choice.h"
 #include "kvfence/campaign.h"
 
 namespace kvfence {
@@ -92,12 +93,13 @@ Result<CampaignReport> MergeShards(std::span<const std::string> reports,
   } catch (const Json::exception&) {
     return Status::Invalid(names[0] + ": its config can't be read");
   }
-  Result<std::vector<const FaultKind*>> kinds = CampaignPlan::KindsOf(config);
-  if (!kinds.ok()) return Status::Invalid(names[0] + ": " + kinds.status().message());
-  CampaignFold fold(*kinds);
+  Result<KindChoice> chosen = ChooseKinds(config);
+  if (!chosen.ok()) return Status::Invalid(names[0] + ": " + chosen.status().message());
+  const std::vector<const FaultKind*>& kinds = chosen->kinds;
+  CampaignFold fold(kinds);
   double seconds = 0;
   for (const std::optional<size_t>& at : by_part) {
-    CampaignFold part(*kinds);
+    CampaignFold part(kinds);
     if (!part.FromJson(shards[*at].state)) {
       return Status::Invalid(names[*at] + ": its state can't be read");
     }
@@ -106,6 +108,7 @@ Result<CampaignReport> MergeShards(std::span<const std::string> reports,
   }
   CampaignReport report = fold.Report(config, false);
   report.drawn = DescribeDraw(config);
+  report.left_out = chosen->left_out;
   report.seconds = seconds;
   return report;
 }

@@ -29,11 +29,12 @@ ABSL_FLAG(int64_t, requests_per_run, -1,
 ABSL_FLAG(int64_t, duration, -1,
           "stop after this many seconds, and without --requests not before; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
-          "all, none, or kinds (kvfence faults lists them), comma-separated");
+          "all (without those that the other flags leave no occasion for), none, or kinds (kvfence "
+          "faults lists them), comma-separated");
 ABSL_FLAG(
     std::vector<std::string>, features, {},
-    "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
-    "isn't named is drawn from the seed");
+    "features of the engine, comma-separated: first perhaps all or none, then NAME (always on), "
+    "-NAME (never); what isn't named is drawn from the seed");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort, recompute or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
@@ -50,9 +51,9 @@ ABSL_FLAG(int64_t, metrics_port, -1,
 namespace kvfence::tools {
 namespace {
 
-// Above these a number is a slip of the hand: fills are 16 bits wide, and a pool of this many slots
-// takes gigabytes of ground truth.
-constexpr int64_t kMaxPageSize = 65535;
+// Above these a number is a slip of the hand: a page's record counts its slots in 14 bits, and a
+// pool of this many slots takes gigabytes of ground truth.
+constexpr int64_t kMaxPageSize = 16383;
 constexpr int64_t kMaxPages = int64_t{1} << 24;
 constexpr int64_t kMaxRows = 65536;
 constexpr int64_t kMaxSlots = int64_t{1} << 28;

@@ -96,8 +96,9 @@ TEST(Cli, UnknownFlagsGetTheNearestThatTheVerbTakes) {
 
 TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--page_size=0"}, "--page_size must be 1..65535, got 0"},
+      {{"--page_size=0"}, "--page_size must be 1..16383, got 0"},
       {{"--page_size=-5"}, "--page_size must be"},
+      {{"--page_size=16384"}, "--page_size must be 1..16383"},
       {{"--page_size=1000000000"}, "--page_size must be"},
       {{"--page_size=1e9"}, "--page_size: '1e9' isn't valid"},
       {{"--page_size="}, "--page_size: '' isn't valid"},

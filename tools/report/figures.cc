@@ -217,6 +217,7 @@ std::string ConfigSection(const CampaignReport& report) {
   std::string features;
   for (const std::string& word : report.config.features) features += " " + word;
   html += pair("features", features.empty() ? "drawn" : features.substr(1));
+  for (const std::string& line : report.left_out) html += pair("fault left out", line);
   html += pair("runs", Grouped(report.runs));
   html += pair("requests", Grouped(report.requests));
   html += pair("steps", Grouped(report.steps));
