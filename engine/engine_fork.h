@@ -50,6 +50,7 @@ class Forker {
         s_.running.push_back(sibling);
       } else {
         s_.waiting.push_back(sibling);
+        s_.ForgetGolden(sibling);
       }
     }
     return samples - 1;
@@ -181,13 +182,14 @@ class Forker {
     KVF_IF_HEARD (s_.tracker) s_.tracker.Trim({.req = to->id, .tokens = to->computed});
   }
 
-  void Replace(RequestState* dies, const RequestState& lives) {
+  void Replace(RequestState* dies, RequestState& lives) {
     if (s_.hooks != nullptr) s_.hooks->OnRelease(*s_.surface, dies->index);
     s_.batch.Clear(dies);
     KVF_IF_HEARD (s_.tracker) s_.tracker.Release({.req = dies->id});
     pages_.ReturnBehind(dies, 0);
     dies->tokens = lives.tokens;
-    dies->golden = lives.golden ? lives.golden->Copy() : nullptr;
+    if (s_.config.ground_truth) dies->golden = s_.GoldenOf(&lives).Copy();
+    dies->other_line = true;
     ++s_.report.beams_replaced;
     Fork(lives, dies);
   }

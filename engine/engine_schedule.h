@@ -159,6 +159,7 @@ class Scheduler {
     EngineState<TrackerT>& next = peer_ != nullptr ? NextFor(*r) : s_;
     r->at_prefill = next.seat.role == EngineRole::kPrefill;
     next.waiting.push_front(r);
+    s_.ForgetGolden(r);
   }
 
   // What follows `tokens`, whole pages from the start, is computed again, into fresh pages and from

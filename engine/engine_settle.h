@@ -102,21 +102,15 @@ class Settler {
   void Compare(const StepInFlight& f, size_t row, RowOutcome* outcome) {
     if (!outcome->sampled && !s_.config.judge_raw) return;
     RequestState* r = f.rows[row].request;
-    if (!r->golden) {
-      // One model for both engines of a run: that of the one that all requests end in.
-      const bool first = s_.seat.role != EngineRole::kPrefill;
-      const ServedModel& model = first ? *s_.model : *s_.peer->model;
-      r->golden = model.Alone(r->salt, s_.config.judge_raw);
-      r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
-    }
+    SoloRun& golden = s_.GoldenOf(r);
     const std::span<const uint64_t> results = f.pass.Of(row);
     right_.clear();
     if (!outcome->sampled) {
-      right_.push_back(r->golden->ResultAt(f.view[row].length_before + f.view[row].new_tokens));
+      right_.push_back(golden.ResultAt(f.view[row].length_before + f.view[row].new_tokens));
     } else if (results.size() == 1) {
-      right_.push_back(r->golden->Result());
+      right_.push_back(golden.Result());
     } else {
-      r->golden->Ahead(results.size(), r->sample, &right_);
+      golden.Ahead(results.size(), r->sample, &right_);
     }
     outcome->token_wrong = !std::ranges::equal(results, right_);
     outcome->raw_wrong = s_.config.judge_raw ? !std::ranges::equal(f.raw_pass.Of(row), right_)

@@ -163,6 +163,21 @@ struct EngineState {
     const std::string name = "x" + std::to_string(++copies);
     return names.copy ? names.copy(name) : NameId(kFirstCopyName + static_cast<uint32_t>(copies));
   }
+  // The request's golden run, begun where there's none yet. One model for both engines of a run:
+  // that of the one that all requests end in.
+  SoloRun& GoldenOf(RequestState* r) {
+    if (r->golden) return *r->golden;
+    const ServedModel& last = seat.role != EngineRole::kPrefill ? *model : *peer->model;
+    r->golden = last.Alone(r->salt, config.judge_raw);
+    r->golden->Prefill(std::span(r->tokens).first(r->trace->input_length));
+    for (uint64_t i = 0; i < r->outputs(); ++i) r->golden->Advance(r->sample);
+    return *r->golden;
+  }
+  // Who waits in a queue, which may be long, keeps no golden run: it's begun anew. But not one
+  // whose tokens aren't those of its own sample from the first on.
+  void ForgetGolden(RequestState* r) {
+    if (!r->other_line && !config.numeric) r->golden = nullptr;
+  }
   // Of the first slots of a page as it is now; null where movers give none.
   NameId SumOf(size_t group, PageId page, uint64_t slots) const {
     if (!config.sums) return {};

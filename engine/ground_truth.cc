@@ -13,11 +13,7 @@ PositionWeights::PositionWeights(uint64_t page_size, uint64_t width)
 }
 
 GoldenRun::GoldenRun(const Model* model, uint64_t salt, bool keep_sums)
-    : model_(model), salt_(salt), keep_sums_(keep_sums), recent_(model->size()) {
-  for (size_t part = 0; part < model->size(); ++part) {
-    recent_[part].resize(static_cast<size_t>((*model)[part].window));
-  }
-}
+    : model_(model), salt_(salt), keep_sums_(keep_sums), recent_(model->size()) {}
 
 void GoldenRun::Append(std::span<const uint32_t> tokens) {
   if (model_->size() == 1 && model_->front().window == 0) return AppendToOne(tokens);
@@ -51,15 +47,17 @@ void GoldenRun::AppendToOne(std::span<const uint32_t> tokens) {
 void GoldenRun::AppendToAll(uint32_t token) {
   const uint64_t p = position_;
   for (size_t part = 0; part < model_->size(); ++part) {
-    std::vector<uint64_t>& recent = recent_[part];
-    if (!recent.empty() && p >= recent.size()) sum_ -= recent[p % recent.size()];
+    const uint64_t window = (*model_)[part].window;
+    if (window != 0 && p >= window) sum_ -= recent_[part][p % window];
   }
   const uint64_t before = sum_;
   for (size_t part = 0; part < model_->size(); ++part) {
     const PositionWeights& w = *(*model_)[part].weights;
     const uint64_t term = w.PageWeight(p / w.page_size()) * w.SlotWeight(p % w.page_size()) *
                           ContentOfToken(before, p, token, PartSalt(salt_, part));
-    if (!recent_[part].empty()) recent_[part][p % recent_[part].size()] = term;
+    const uint64_t window = (*model_)[part].window;
+    if (window != 0 && p < window) recent_[part].push_back(term);
+    if (window != 0 && p >= window) recent_[part][p % window] = term;
     sum_ += term;
   }
   ++position_;
@@ -75,6 +73,36 @@ void GoldenRun::Prefill(std::span<const uint32_t> prompt) {
 void GoldenRun::Advance(uint32_t sample) {
   const uint32_t token = TokenOf(Result(), sample);
   Append({&token, 1});
+}
+
+// Goes on and comes back: only what the windows forget on the way has to be kept.
+void GoldenRun::Ahead(size_t n, uint32_t sample, std::vector<uint64_t>* results) {
+  const uint64_t sum = sum_, position = position_;
+  std::vector<uint64_t> forgotten;  // by token, then by part with a window
+  for (size_t i = 0; i < n; ++i) {
+    results->push_back(Result());
+    if (i + 1 == n) break;
+    for (size_t part = 0; part < recent_.size(); ++part) {
+      const uint64_t window = (*model_)[part].window;
+      if (window != 0 && position_ >= window)
+        forgotten.push_back(recent_[part][position_ % window]);
+    }
+    Advance(sample);
+  }
+  for (; position_ > position; --position_) {
+    for (size_t part = recent_.size(); part-- > 0;) {
+      const uint64_t window = (*model_)[part].window;
+      if (window == 0) continue;
+      if (position_ <= window) {
+        recent_[part].pop_back();
+        continue;
+      }
+      recent_[part][(position_ - 1) % window] = forgotten.back();
+      forgotten.pop_back();
+    }
+  }
+  sum_ = sum;
+  if (keep_sums_) sums_.resize(position_ + 1);
 }
 
 }  // namespace kvfence

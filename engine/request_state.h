@@ -95,6 +95,7 @@ struct RequestState {
   AbortMoment abort_moment = AbortMoment::kBetweenSteps;
 
   std::unique_ptr<SoloRun> golden{};  // begun when it is first needed
+  bool other_line = false;            // a beam that went on from another one's tokens
 
   uint64_t outputs() const { return tokens.size() - trace->input_length; }
   // The length before a step launched now; all guesses counted.

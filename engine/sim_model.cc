@@ -16,11 +16,7 @@ class SimSoloRun final : public SoloRun {
   uint64_t Result() override { return run_.Result(); }
   void Advance(uint32_t sample) override { run_.Advance(sample); }
   void Ahead(size_t n, uint32_t sample, std::vector<uint64_t>* results) override {
-    GoldenRun ahead = run_.Onward();
-    for (size_t i = 0; i < n; ++i) {
-      results->push_back(ahead.Result());
-      ahead.Advance(sample);
-    }
+    run_.Ahead(n, sample, results);
   }
   uint64_t ResultAt(uint64_t length) override { return run_.ResultAt(length); }
 

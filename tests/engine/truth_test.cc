@@ -90,6 +90,33 @@ TEST(GoldenRun, ReadsWhatEachPartsWindowReaches) {
   }
 }
 
+// Over windows that are still filling, full, and passed in one look; the run goes on as if nobody
+// had looked.
+TEST(GoldenRun, LooksAheadAndStandsWhereItStood) {
+  const PositionWeights weights(kPageSize, kWidth), draft(2, 2 * kWidth);
+  const Model model = {{&weights, 0}, {&weights, 6}, {&draft, 3}};
+  for (const bool keep : {false, true}) {
+    GoldenRun golden(&model, 7, keep), other(&model, 7, keep);
+    const std::vector<uint32_t> prompt = {3, 1};
+    golden.Prefill(prompt);
+    other.Prefill(prompt);
+    for (size_t n = 1; n <= 12; ++n) {
+      std::vector<uint64_t> ahead, wanted;
+      golden.Ahead(n, 1, &ahead);
+      GoldenRun copy = other;
+      for (size_t i = 0; i < n; ++i, copy.Advance(1)) wanted.push_back(copy.Result());
+      EXPECT_EQ(ahead, wanted) << n;
+      EXPECT_EQ(golden.length(), other.length());
+      golden.Advance(1);
+      other.Advance(1);
+      EXPECT_EQ(golden.Result(), other.Result());
+      if (keep) {
+        EXPECT_EQ(golden.ResultAt(n + 2), other.ResultAt(n + 2));
+      }
+    }
+  }
+}
+
 // The simulated kernels over two parts, in chunks, with guesses, against the golden run.
 TEST(AttentionPass, SeveralPartsAndGuessesAgreeWithTheGoldenRun) {
   for (const uint64_t window : {1, 3, 6, 40}) {

@@ -80,27 +80,19 @@ class GoldenRun {
   // With `keep_sums` the sum that each length reads is kept, for ResultAt.
   GoldenRun(const Model* model, uint64_t salt, bool keep_sums);
 
-  // The run as it stands, without the sums that were kept: cheap, and free to go on by itself.
-  GoldenRun Onward() const { return GoldenRun(*this, Bare()); }
   bool started() const { return position_ > 0; }
   void Prefill(std::span<const uint32_t> prompt);
   // The result of the pass whose last token is at length() - 1.
   uint64_t Result() const { return ResultOf(sum_, position_, salt_); }
   // Appends the token that is sampled from Result().
   void Advance(uint32_t sample = 0);
+  // Appends Result() and those of the next n - 1 tokens; the run stays where it is.
+  void Ahead(size_t n, uint32_t sample, std::vector<uint64_t>* results);
   uint64_t length() const { return position_; }
   // The result of a pass that ends at `length`, 1 <= length <= length(). Needs keep_sums.
   uint64_t ResultAt(uint64_t length) const { return ResultOf(sums_[length], length, salt_); }
 
  private:
-  struct Bare {};
-  GoldenRun(const GoldenRun& run, Bare)
-      : model_(run.model_),
-        salt_(run.salt_),
-        sum_(run.sum_),
-        position_(run.position_),
-        keep_sums_(false),
-        recent_(run.recent_) {}
   void Append(std::span<const uint32_t> tokens);
   void AppendToOne(std::span<const uint32_t> tokens);  // a single part without window
   void AppendToAll(uint32_t token);
@@ -111,7 +103,8 @@ class GoldenRun {
   uint64_t position_ = 0;
   bool keep_sums_;
   std::vector<uint64_t> sums_;                 // sums_[p]: what a pass that ends at p reads
-  std::vector<std::vector<uint64_t>> recent_;  // by part: of the last `window` positions, weighted
+  // By part with a window: of the last `window` positions, weighted; position p's at p % window.
+  std::vector<std::vector<uint64_t>> recent_;
 };
 
 }  // namespace kvfence
