@@ -94,7 +94,9 @@ void DrawSizes(Rng& rng, uint64_t longest, EngineConfig* c) {
   c->draft_tokens = rng.Between(1, 6);
   c->accept_per_cent = rng.Below(101);
   const bool even = c->page_size % 2 == 0;
-  const std::array<uint64_t, 4> sizes = {c->page_size, c->page_size, 2 * c->page_size,
+  const bool twice = 2 * c->page_size <= kMostPageSize;
+  const std::array<uint64_t, 4> sizes = {c->page_size, c->page_size,
+                                         twice ? 2 * c->page_size : c->page_size,
                                          even ? c->page_size / 2 : c->page_size};
   c->draft_page_size = sizes[rng.Below(sizes.size())];
   // From one page to most of a request.

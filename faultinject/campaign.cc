@@ -12,6 +12,7 @@
 #include "campaign_identity.h"
 #include "campaign_plan.h"
 #include "campaign_verdict.h"
+#include "kind_choice.h"
 #include "progress_journal.h"
 #include "reproducer.h"
 #include "run_doer.h"
@@ -155,7 +156,11 @@ class Campaign {
   Status Take(DoneRun* done) {
     CampaignRun& run = done->run;
     const PlannedRun planned = done->planned;
-    if (!run.refused.empty()) return Status::Invalid(run.refused);
+    if (!run.refused.empty()) {
+      // Nothing to go on with: the same settings are refused again.
+      if (journal_ != nullptr) journal_->Remove();
+      return Status::Invalid(run.refused);
+    }
     if (run.cut) {
       // Of a no-fault run what was served is told; the journal says that it's still to be done.
       over_ = true;
@@ -225,6 +230,7 @@ class Campaign {
   CampaignReport Report() {
     CampaignReport report = state_.fold.Report(config(), partial_);
     report.drawn = DescribeDraw(config());
+    report.left_out = ChooseKinds(config()).value().left_out;
     report.seconds = Seconds();
     if (config().shard.of > 1) {
       CampaignConfig whole = config();

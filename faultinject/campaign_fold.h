@@ -50,8 +50,8 @@ class CampaignFold {
 
   // All of it; `clock`: with what a clock measured.
   nlohmann::ordered_json ToJson(bool clock) const;
-  // False: it isn't one of these kinds' folds.
-  bool FromJson(const nlohmann::ordered_json& json);
+  // kInvalidArgument: it isn't one of these kinds' folds; names the field. Then nothing changes.
+  Status FromJson(const nlohmann::ordered_json& json);
 
  private:
   static constexpr size_t kMostLogs = 10;

@@ -2,10 +2,12 @@
 //
 // Numbers stand in arrays, in the order of the structs: these lines are ours alone, written and
 // read by one program, and a reader that finds another shape refuses it.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "campaign_fold.h"
 #include "story_json.h"
+#include "strict_json.h"
 
 namespace kvfence {
 namespace {
@@ -18,10 +20,13 @@ Json NumbersOf(const RunTotals& totals) {
   return json;
 }
 
-RunTotals TotalsFrom(const Json& json) {
+RunTotals TotalsFrom(const Json& json, const std::string& field) {
   RunTotals totals;
-  size_t at = 0;
-  RunTotals::ForEach([&](uint64_t RunTotals::*member) { json.at(at++).get_to(totals.*member); });
+  size_t n = 0, at = 0;
+  RunTotals::ForEach([&](uint64_t RunTotals::*) { ++n; });
+  std::vector<uint64_t> numbers(n);
+  CountsOf(json, field, &numbers);
+  RunTotals::ForEach([&](uint64_t RunTotals::*member) { totals.*member = numbers[at++]; });
   return totals;
 }
 
@@ -30,13 +35,6 @@ Json PairsOf(const Map& map) {
   Json json = Json::array();
   for (const auto& [key, count] : map) json.push_back({key, count});
   return json;
-}
-
-template <class Map>
-void PairsFrom(const Json& json, Map* map) {
-  for (const Json& pair : json) {
-    (*map)[pair.at(0).get<typename Map::key_type>()] = pair.at(1).get<uint64_t>();
-  }
 }
 
 Json TallyOf(const FaultTally& tally) {
@@ -48,12 +46,46 @@ Json TallyOf(const FaultTally& tally) {
           {"off", tally.off_arm_wrong_tokens}};
 }
 
-void TallyFrom(const Json& json, FaultTally* tally) {
-  json.at("activated").get_to(tally->activated);
-  json.at("outcomes").get_to(tally->outcomes);
-  PairsFrom(json.at("reasons"), &tally->reasons);
-  PairsFrom(json.at("delays"), &tally->delay_steps);
-  json.at("off").get_to(tally->off_arm_wrong_tokens);
+void TallyFrom(const Json& json, const std::string& name, FaultTally* tally) {
+  const std::string field = name + " of " + tally->kind;
+  tally->activated = CountOf(json.at("activated"), field + ": activated");
+  CountsOf(json.at("outcomes"), field + ": outcomes", &tally->outcomes);
+  uint64_t outcomes = 0;
+  for (const uint64_t count : tally->outcomes) outcomes += count;
+  if (outcomes != tally->activated) {
+    throw FieldError(field + ": outcomes are " + std::to_string(outcomes) + " in all, activated " +
+                     std::to_string(tally->activated));
+  }
+  for (const Json& pair : json.at("reasons")) {
+    const auto reason = pair.at(0).get<std::string>();
+    if (!ReasonFromName(reason)) throw FieldError(field + ": reasons: unknown " + reason);
+    tally->reasons[reason] = CountOf(pair.at(1), field + ": reasons: " + reason);
+  }
+  for (const Json& pair : json.at("delays")) {
+    const uint64_t steps = CountOf(pair.at(0), field + ": delays: steps");
+    tally->delay_steps[steps] = CountOf(pair.at(1), field + ": delays");
+  }
+  tally->off_arm_wrong_tokens = CountOf(json.at("off"), field + ": off");
+}
+
+void CoverageFrom(const Json& json, const std::vector<FaultTally>& tallies, FeatureCoverage* c) {
+  if (json.at("features") != c->features) throw FieldError("coverage: features are others");
+  CountsOf(json.at("on"), "coverage: on", &c->on);
+  CountsOf(json.at("met"), "coverage: met", &c->met);
+  const uint64_t last = c->features.size() - 1;
+  for (const Json& pair : json.at("pairs")) {
+    const uint64_t a = CountOf(pair.at(0).at(0), "coverage: pairs", last);
+    const uint64_t b = CountOf(pair.at(0).at(1), "coverage: pairs", last);
+    c->pairs[{a, b}] = CountOf(pair.at(1), "coverage: pairs");
+  }
+  for (const auto& [kind, counts] : json.at("faults").items()) {
+    if (std::ranges::find(tallies, kind, &FaultTally::kind) == tallies.end()) {
+      throw FieldError("coverage: faults: unknown " + kind);
+    }
+    std::vector<uint64_t>& read = c->faults_by_kind[kind];
+    read.resize(c->features.size());
+    CountsOf(counts, "coverage: faults: " + kind, &read);
+  }
 }
 
 Json StoriesOf(const std::vector<IncidentStory>& stories) {
@@ -64,28 +96,29 @@ Json StoriesOf(const std::vector<IncidentStory>& stories) {
 
 CampaignRun RunFrom(const Json& json) {
   CampaignRun run;
-  json.at("run").get_to(run.number);
-  run.totals = TotalsFrom(json.at("totals"));
+  run.number = CountOf(json.at("run"), "run");
+  run.totals = TotalsFrom(json.at("totals"), "totals");
   for (const Json& one : json.at("faults")) {
     FaultResult& fault = run.faults.emplace_back();
-    fault.outcome = static_cast<Outcome>(one.at(0).get<int>());
-    fault.reasons = CheckSet(one.at(1).get<uint32_t>());
-    fault.kind = one.at(2).get<size_t>();
-    if (one.size() > 3) fault.delay = one.at(3).get<uint64_t>();
+    fault.outcome = static_cast<Outcome>(CountOf(one.at(0), "faults: outcome", kOutcomeCount - 1));
+    fault.reasons = CheckSet(static_cast<uint32_t>(
+        CountOf(one.at(1), "faults: reasons", (uint64_t{1} << kReasonCount) - 1)));
+    fault.kind = CountOf(one.at(2), "faults: kind", FaultKinds().size() - 1);
+    if (one.size() > 3) fault.delay = CountOf(one.at(3), "faults: delay");
   }
   for (const Json& story : json.at("stories")) run.stories.push_back(StoryFrom(story));
   json.at("red").get_to(run.red);
-  json.at("features").at(0).get_to(run.features);
-  json.at("features").at(1).get_to(run.met);
-  json.at("bytes").get_to(run.bytes_per_page);
-  const auto flags = json.at("flags").get<unsigned>();
+  run.features = CountOf(json.at("features").at(0), "features", ~uint64_t{0});
+  run.met = CountOf(json.at("features").at(1), "features", ~uint64_t{0});
+  run.bytes_per_page = CountOf(json.at("bytes"), "bytes");
+  const uint64_t flags = CountOf(json.at("flags"), "flags", 7);
   run.bad = (flags & 1u) != 0;
   run.logged = (flags & 2u) != 0;
   run.cut = (flags & 4u) != 0;
   json.at("refused").get_to(run.refused);
-  json.at("clock").at(0).get_to(run.seconds);
-  json.at("clock").at(1).get_to(run.off_seconds);
-  json.at("clock").at(2).get_to(run.off_tokens);
+  run.seconds = SecondsOf(json.at("clock").at(0), "clock");
+  run.off_seconds = SecondsOf(json.at("clock").at(1), "clock");
+  run.off_tokens = CountOf(json.at("clock").at(2), "clock");
   return run;
 }
 
@@ -117,6 +150,8 @@ std::optional<CampaignRun> RunFromLine(std::string_view line) {
     return RunFrom(Json::parse(line));
   } catch (const Json::exception&) {
     return std::nullopt;
+  } catch (const FieldError&) {
+    return std::nullopt;
   }
 }
 
@@ -141,48 +176,43 @@ Json CampaignFold::ToJson(bool clock) const {
   return json;
 }
 
-bool CampaignFold::FromJson(const Json& json) {
+Status CampaignFold::FromJson(const Json& json) {
   CampaignFold read(kinds_);
   try {
-    json.at("folded").get_to(read.folded_);
-    read.clean_ = TotalsFrom(json.at("clean"));
-    read.faulty_ = TotalsFrom(json.at("faulty"));
-    json.at("bytes").get_to(read.bytes_per_page_);
-    if (json.at("tallies").size() != read.tallies_.size()) return false;
+    read.folded_ = CountOf(json.at("folded"), "folded");
+    read.clean_ = TotalsFrom(json.at("clean"), "clean");
+    read.faulty_ = TotalsFrom(json.at("faulty"), "faulty");
+    read.bytes_per_page_ = CountOf(json.at("bytes"), "bytes");
+    const Json& tallies = json.at("tallies");
+    if (tallies.size() != read.tallies_.size()) throw FieldError("tallies are of other kinds");
     for (size_t k = 0; k < read.tallies_.size(); ++k) {
-      const Json& tally = json.at("tallies").at(k);
-      if (tally.at("kind") != read.tallies_[k].kind) return false;
-      TallyFrom(tally, &read.tallies_[k]);
+      FaultTally& tally = read.tallies_[k];
+      if (tallies.at(k).at("kind") != tally.kind) throw FieldError("tallies are of other kinds");
+      TallyFrom(tallies.at(k), "tallies", &tally);
     }
     const Json& several = json.at("several");
-    several.at("runs").get_to(read.several_runs_);
-    TallyFrom(several.at("tally"), &read.several_);
-    if (several.at("kinds").size() != read.of_several_.size()) return false;
-    several.at("kinds").get_to(read.of_several_);
-    json.at("bad_runs").get_to(read.bad_runs_);
-    json.at("red").get_to(read.red_);
-    json.at("red_count").get_to(read.red_count_);
-    for (const Json& story : json.at("stories")) read.stories_.push_back(StoryFrom(story));
-    const Json& coverage = json.at("coverage");
-    if (coverage.at("features") != read.coverage_.features ||
-        coverage.at("on").size() != read.coverage_.features.size() ||
-        coverage.at("met").size() != read.coverage_.features.size()) {
-      return false;
+    read.several_runs_ = CountOf(several.at("runs"), "several: runs");
+    TallyFrom(several.at("tally"), "several", &read.several_);
+    CountsOf(several.at("kinds"), "several: kinds", &read.of_several_);
+    for (const Json& run : json.at("bad_runs")) read.bad_runs_.push_back(CountOf(run, "bad_runs"));
+    for (const Json& line : json.at("red")) {
+      read.red_.emplace_back(CountOf(line.at(0), "red"), line.at(1).get<std::string>());
     }
-    coverage.at("on").get_to(read.coverage_.on);
-    coverage.at("met").get_to(read.coverage_.met);
-    coverage.at("pairs").get_to(read.coverage_.pairs);
-    coverage.at("faults").get_to(read.coverage_.faults_by_kind);
+    read.red_count_ = CountOf(json.at("red_count"), "red_count");
+    for (const Json& story : json.at("stories")) read.stories_.push_back(StoryFrom(story));
+    CoverageFrom(json.at("coverage"), read.tallies_, &read.coverage_);
     if (const auto clock = json.find("clock"); clock != json.end()) {
-      clock->at(0).get_to(read.clean_seconds_);
-      clock->at(1).get_to(read.off_seconds_);
-      clock->at(2).get_to(read.off_tokens_);
+      read.clean_seconds_ = SecondsOf(clock->at(0), "clock");
+      read.off_seconds_ = SecondsOf(clock->at(1), "clock");
+      read.off_tokens_ = CountOf(clock->at(2), "clock");
     }
   } catch (const Json::exception&) {
-    return false;
+    return Status::Invalid("has not the form of a campaign's state");
+  } catch (const FieldError& error) {
+    return Status::Invalid(error.what());
   }
   *this = std::move(read);
-  return true;
+  return Status();
 }
 
 }  // namespace kvfence

@@ -6,6 +6,9 @@
 #include <fstream>
 #include <vector>
 
+#include "kvfence/trace.h"
+#include "strict_json.h"
+
 namespace kvfence {
 namespace {
 
@@ -18,8 +21,10 @@ std::vector<int> Numbers(const std::vector<Type>& types) {
   return numbers;
 }
 template <class Type>
-void ReadNumbers(const Json& json, std::vector<Type>* types) {
-  for (const Json& number : json) types->push_back(static_cast<Type>(number.get<int>()));
+void ReadNumbers(const Json& json, const char* field, Type last, std::vector<Type>* types) {
+  for (const Json& number : json) {
+    types->push_back(static_cast<Type>(CountOf(number, field, static_cast<uint64_t>(last))));
+  }
 }
 
 }  // namespace
@@ -53,30 +58,35 @@ Json ConfigJson(const CampaignConfig& c) {
 
 CampaignConfig ConfigFrom(const Json& json) {
   CampaignConfig c;
-  json.at("seed").get_to(c.seed);
+  c.seed = CountOf(json.at("seed"), "seed", ~uint64_t{0});
   json.at("trace").get_to(c.trace);
-  json.at("requests").get_to(c.requests);
-  json.at("steps").get_to(c.steps);
-  json.at("requests_per_run").get_to(c.requests_per_run);
-  json.at("duration").get_to(c.duration_seconds);
+  c.requests = CountOf(json.at("requests"), "requests");
+  c.steps = CountOf(json.at("steps"), "steps");
+  c.requests_per_run = CountOf(json.at("requests_per_run"), "requests_per_run");
+  c.duration_seconds = CountOf(json.at("duration"), "duration");
   json.at("faults").get_to(c.faults);
   json.at("features").get_to(c.features);
-  c.level = static_cast<Level>(json.at("level").get<int>());
-  c.disabled = CheckSet(json.at("disabled").get<uint32_t>());
-  c.policy = static_cast<Policy>(json.at("policy").get<int>());
-  json.at("page_size").get_to(c.page_size);
-  json.at("pages").get_to(c.pages);
-  json.at("rows").get_to(c.rows);
+  c.level =
+      static_cast<Level>(CountOf(json.at("level"), "level", static_cast<uint64_t>(Level::kAudit)));
+  c.disabled = CheckSet(static_cast<uint32_t>(
+      CountOf(json.at("disabled"), "disabled", (uint64_t{1} << kReasonCount) - 1)));
+  c.policy = static_cast<Policy>(
+      CountOf(json.at("policy"), "policy", static_cast<uint64_t>(Policy::kStop)));
+  c.page_size = CountOf(json.at("page_size"), "page_size");
+  c.pages = CountOf(json.at("pages"), "pages");
+  c.rows = CountOf(json.at("rows"), "rows");
   json.at("until_complete").get_to(c.until_complete);
-  json.at("shard").at(0).get_to(c.shard.part);
-  json.at("shard").at(1).get_to(c.shard.of);
-  if (const auto only = json.find("only"); only != json.end()) c.only = only->get<uint64_t>();
-  c.trace_scale = json.value("trace_scale", 1u);
+  c.shard.part = CountOf(json.at("shard").at(0), "shard");
+  c.shard.of = CountOf(json.at("shard").at(1), "shard");
+  if (const auto only = json.find("only"); only != json.end()) c.only = CountOf(*only, "only");
+  if (const auto scale = json.find("trace_scale"); scale != json.end()) {
+    c.trace_scale = static_cast<uint32_t>(CountOf(*scale, "trace_scale", kTraceBlock));
+  }
   if (json.contains("attention")) {
     NumericChoice& numeric = c.numeric.emplace();
-    ReadNumbers(json.at("attention"), &numeric.attention);
-    ReadNumbers(json.at("kv"), &numeric.kv);
-    ReadNumbers(json.at("weights"), &numeric.weights);
+    ReadNumbers(json.at("attention"), "attention", AttentionForm::kMla, &numeric.attention);
+    ReadNumbers(json.at("kv"), "kv", KvType::kBf16, &numeric.kv);
+    ReadNumbers(json.at("weights"), "weights", WeightType::kInt4, &numeric.weights);
   }
   return c;
 }

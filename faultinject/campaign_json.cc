@@ -70,6 +70,7 @@ void AddTotals(const CampaignReport& report, Json* out) {
   json["level"] = std::string(LevelName(report.config.level));
   json["policy"] = PolicyName(report.config.policy);
   json["drawn"] = report.drawn;
+  json["left_out"] = report.left_out;
   json["runs"] = report.runs;
   json["requests"] = report.requests;
   json["steps"] = report.steps;

@@ -8,6 +8,7 @@
 
 #include "campaign_fold.h"
 #include "campaign_verdict.h"
+#include "kind_choice.h"
 
 namespace kvfence {
 namespace {
@@ -24,43 +25,6 @@ constexpr uint64_t kWithoutEnd = std::numeric_limits<uint64_t>::max() / 4;
 uint64_t Ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
-
-namespace {
-
-// Of a row that runs under another's id nobody knows what its request may keep: there is no good
-// prefix to go back to, and the books have lost count of it. The same holds where a rank has lost a
-// step of it.
-bool CanGoBack(const FaultKind& kind) { return kind.fault_class != 'O' && kind.name != "rank_row"; }
-
-}  // namespace
-
-Result<std::vector<const FaultKind*>> CampaignPlan::KindsOf(const CampaignConfig& config) {
-  std::vector<const FaultKind*> kinds;
-  bool none = false;
-  const auto add = [&](const FaultKind& kind) {
-    if (std::find(kinds.begin(), kinds.end(), &kind) == kinds.end()) kinds.push_back(&kind);
-  };
-  for (const std::string& name : config.faults) {
-    if (name == "none") {
-      none = true;
-    } else if (name == "all") {
-      for (const FaultKind& kind : FaultKinds()) {
-        if (config.policy != Policy::kRecompute || CanGoBack(kind)) add(kind);
-      }
-    } else if (const FaultKind* kind = FindFaultKind(name)) {
-      if (config.policy == Policy::kRecompute && !CanGoBack(*kind)) {
-        return Status::Invalid("fault kind '" + name + "' ends its request whatever the policy: " +
-                               "it has no part in a campaign under recompute");
-      }
-      add(*kind);
-    } else {
-      return Status::Invalid("unknown fault kind '" + name + "'");
-    }
-  }
-  if (none && !kinds.empty()) return Status::Invalid("faults: 'none' stands alone");
-  if (!none && kinds.empty()) return Status::Invalid("faults: no kind is named");
-  return kinds;
-}
 
 namespace {
 
@@ -89,9 +53,6 @@ Status CheckShard(const CampaignConfig& config) {
 }  // namespace
 
 Status CheckCampaignConfig(const CampaignConfig& config) {
-  if (Result<std::vector<const FaultKind*>> kinds = CampaignPlan::KindsOf(config); !kinds.ok()) {
-    return Status(kinds.status().code(), kinds.status().message());
-  }
   if (config.level == Level::kOff) {
     return Status::Invalid("level must be map, full or audit (a campaign has its own off arm)");
   }
@@ -104,8 +65,8 @@ Status CheckCampaignConfig(const CampaignConfig& config) {
                            std::to_string(kTraceBlock) + ", got " +
                            std::to_string(config.trace_scale));
   }
-  if (Result<FeatureChoice> choice = FeatureChoice::Read(config.features); !choice.ok()) {
-    return Status(choice.status().code(), choice.status().message());
+  if (Result<KindChoice> kinds = ChooseKinds(config); !kinds.ok()) {
+    return Status(kinds.status().code(), kinds.status().message());
   }
   return CheckShard(config);
 }
@@ -114,7 +75,7 @@ Result<CampaignPlan> CampaignPlan::Make(const CampaignConfig& config) {
   if (Status status = CheckCampaignConfig(config); !status.ok()) return status;
   CampaignPlan plan;
   plan.config_ = config;
-  plan.kinds_ = KindsOf(config).value();
+  plan.kinds_ = ChooseKinds(config).value().kinds;
   for (size_t k = 0; k < plan.kinds_.size(); ++k) {
     if (!plan.kinds_[k]->at_start()) plan.together_.push_back(k);
   }

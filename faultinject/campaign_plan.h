@@ -33,8 +33,6 @@ class CampaignPlan {
  public:
   // Refuses unknown kinds, settings that exclude each other, unreadable traces.
   static Result<CampaignPlan> Make(const CampaignConfig& config);
-  // The kinds that the config names, in order. Refuses unknown ones.
-  static Result<std::vector<const FaultKind*>> KindsOf(const CampaignConfig& config);
 
   const CampaignConfig& config() const { return config_; }
   const std::vector<const FaultKind*>& kinds() const { return kinds_; }

@@ -63,8 +63,11 @@ FeatureMask MaskOfNames(std::string_view names) {
 
 Result<FeatureChoice> FeatureChoice::Read(const std::vector<std::string>& words) {
   FeatureChoice choice;
-  for (const std::string& word : words) {
+  FeatureMask named = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     if (word == "all" || word == "none") {
+      if (i > 0) return Status::Invalid("features: '" + word + "' settles all: it stands first");
       choice = word == "all" ? FeatureChoice{kAll, 0} : FeatureChoice{0, kAll};
       continue;
     }
@@ -76,6 +79,10 @@ Result<FeatureChoice> FeatureChoice::Read(const std::vector<std::string>& words)
       return Status::Invalid("unknown feature '" + word + "' (all, none, NAME or -NAME, of" +
                              names + ")");
     }
+    if ((named & bit) != 0 && ((choice.off & bit) != 0) != never) {
+      return Status::Invalid("features: '" + word + "' contradicts what stands before it");
+    }
+    named |= bit;
     choice.on = never ? choice.on & ~bit : choice.on | bit;
     choice.off = never ? choice.off | bit : choice.off & ~bit;
   }

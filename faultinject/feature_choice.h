@@ -24,8 +24,8 @@ FeatureMask MaskOfNames(std::string_view names);
 struct FeatureChoice {
   FeatureMask on = 0, off = 0;  // always, never; what is in neither is drawn
 
-  // `words`, one after the other: "all" and "none" settle each feature, NAME is always on, -NAME
-  // never. Refuses unknown ones.
+  // `words`: first perhaps "all" or "none", which settles each feature that isn't named; NAME is
+  // always on, -NAME never. Refuses unknown ones, and those that contradict each other.
   static Result<FeatureChoice> Read(const std::vector<std::string>& words);
   // What the kinds need comes before what was drawn, what they can't do with before that, what was
   // asked for before all.

@@ -7,12 +7,16 @@
 #include "campaign_identity.h"
 #include "campaign_plan.h"
 #include "episode.h"
+#include "kind_choice.h"
 #include "kvfence/campaign.h"
+#include "strict_json.h"
 
 namespace kvfence {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMostShards = 65536;
 
 struct ReadShard {
   Shard shard;
@@ -34,15 +38,17 @@ Result<ReadShard> ReadOne(const std::string& text, const std::string& name) {
   }
   try {
     ReadShard read;
-    part->at("part").get_to(read.shard.part);
-    part->at("of").get_to(read.shard.of);
+    read.shard.part = CountOf(part->at("part"), "part", kMostShards);
+    read.shard.of = CountOf(part->at("of"), "of", kMostShards);
     part->at("program").get_to(read.program);
     read.config = part->at("config");
     read.state = part->at("state");
-    json.at("seconds").get_to(read.seconds);
+    read.seconds = SecondsOf(json.at("seconds"), "seconds");
     return read;
   } catch (const Json::exception&) {
     return Status::Invalid(name + ": its part `shard` can't be read");
+  } catch (const FieldError& error) {
+    return Status::Invalid(name + ": " + error.what());
   }
 }
 
@@ -58,7 +64,7 @@ Result<CampaignReport> MergeShards(std::span<const std::string> reports,
     shards.push_back(std::move(*read));
   }
   const uint64_t of = shards[0].shard.of;
-  std::vector<std::optional<size_t>> by_part(of < (1u << 20) ? of : 0);
+  std::vector<std::optional<size_t>> by_part(of);
   for (size_t i = 0; i < shards.size(); ++i) {
     const ReadShard& shard = shards[i];
     if (const std::string why = DifferenceOf(shard.config, shards[0].config); !why.empty()) {
@@ -91,21 +97,28 @@ Result<CampaignReport> MergeShards(std::span<const std::string> reports,
     config = ConfigFrom(shards[0].config);
   } catch (const Json::exception&) {
     return Status::Invalid(names[0] + ": its config can't be read");
+  } catch (const FieldError& error) {
+    return Status::Invalid(names[0] + ": its config can't be read: " + error.what());
   }
-  Result<std::vector<const FaultKind*>> kinds = CampaignPlan::KindsOf(config);
-  if (!kinds.ok()) return Status::Invalid(names[0] + ": " + kinds.status().message());
-  CampaignFold fold(*kinds);
+  if (Status status = CheckCampaignConfig(config); !status.ok()) {
+    return Status::Invalid(names[0] + ": " + status.message());
+  }
+  Result<KindChoice> chosen = ChooseKinds(config);
+  if (!chosen.ok()) return Status::Invalid(names[0] + ": " + chosen.status().message());
+  const std::vector<const FaultKind*>& kinds = chosen->kinds;
+  CampaignFold fold(kinds);
   double seconds = 0;
   for (const std::optional<size_t>& at : by_part) {
-    CampaignFold part(*kinds);
-    if (!part.FromJson(shards[*at].state)) {
-      return Status::Invalid(names[*at] + ": its state can't be read");
+    CampaignFold part(kinds);
+    if (Status status = part.FromJson(shards[*at].state); !status.ok()) {
+      return Status::Invalid(names[*at] + ": its state can't be read: " + status.message());
     }
     fold.Join(part);
     seconds += shards[*at].seconds;
   }
   CampaignReport report = fold.Report(config, false);
   report.drawn = DescribeDraw(config);
+  report.left_out = chosen->left_out;
   report.seconds = seconds;
   return report;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "campaign_identity.h"
+#include "strict_json.h"
 
 namespace kvfence {
 namespace {
@@ -57,6 +59,29 @@ bool WriteAll(int fd, std::string_view text) {
     text.remove_prefix(static_cast<size_t>(n));
   }
   return true;
+}
+
+// False: it's none, and nothing was changed.
+bool FoldFromLine(std::string_view line, CampaignState* state) {
+  try {
+    const Json fold = Json::parse(line);
+    const uint64_t next = CountOf(fold.at("next"), "next");
+    const double seconds = SecondsOf(fold.at("seconds"), "seconds");
+    if (!state->fold.FromJson(fold.at("fold")).ok()) return false;
+    state->next = next;
+    state->seconds = seconds;
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  } catch (const FieldError&) {
+    return false;
+  }
+}
+
+// Are its faults of the campaign's kinds?
+bool IsOf(const CampaignPlan& plan, const CampaignRun& run) {
+  return std::ranges::all_of(
+      run.faults, [&](const FaultResult& fault) { return fault.kind < plan.kinds().size(); });
 }
 
 Json IdentityOf(const CampaignPlan& plan) {
@@ -156,16 +181,13 @@ Status ProgressJournal::Read(const CampaignPlan& plan, CampaignState* state) {
     const auto line = NextLine(text, &end);
     if (!line) break;
     if (line->substr(0, 7) == "{\"next\"") {
-      const Json fold = Json::parse(*line, nullptr, false);
-      if (!fold.is_object() || !state->fold.FromJson(fold.value("fold", Json()))) break;
-      state->next = fold.value("next", uint64_t{1});
-      state->seconds = fold.value("seconds", 0.0);
+      if (!FoldFromLine(*line, state)) break;
       continue;
     }
     const size_t space = line->find(' ');
     std::optional<CampaignRun> run = RunFromLine(line->substr(space + 1));
     const auto planned = run ? plan.At(run->number) : std::nullopt;
-    if (!planned || run->number < state->next) break;
+    if (!planned || run->number < state->next || !IsOf(plan, *run)) break;
     state->next = run->number + 1;
     state->seconds = std::strtod(line->data(), nullptr);
     state->fold.Add(*planned, std::move(*run));

@@ -122,6 +122,8 @@ Result<ShrunkLog> ShrinkLog(std::istream* in, const std::string& name,
   ShrunkLog shrunk;
   shrunk.finding = *finding;
   shrunk.pools = report->pools;
+  shrunk.error = report->error;
+  shrunk.cut_off = report->cut_off;
   shrunk.text = WithExpects(shrinker.header(), shrinker.lines(), key, &shrunk.line);
   shrunk.lines_before = report->events;
   shrunk.lines = shrinker.lines().size();

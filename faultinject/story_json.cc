@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "strict_json.h"
+
 namespace kvfence {
 namespace {
 
@@ -35,7 +37,7 @@ IncidentStory StoryFrom(const Json& json) {
   // The last one, should it be none of ours: nothing gets better by being misread.
   const auto index = std::min<std::ptrdiff_t>(at - kOutcomeNames.begin(), kOutcomeCount - 1);
   story.outcome = static_cast<Outcome>(index);
-  json.at("run").get_to(story.run);
+  story.run = CountOf(json.at("run"), "stories: run");
   for (const Json& line : json.at("timeline")) {
     TimelineEntry& entry = story.timeline.emplace_back();
     line.at("step").get_to(entry.step);

@@ -25,7 +25,7 @@
 
 ABSL_FLAG(bool, follow, false,
           "go on reading while the log is being written, and tell findings as they come; Ctrl-C "
-          "ends it with the summary");
+          "ends it with the summary, cut off if the log ends in mid-line");
 
 ABSL_FLAG(std::string, incidents, "",
           "append an incident record of each finding to this file (JSON lines): whose page it was, "
@@ -87,6 +87,12 @@ void PrintSum(const std::string& name, const CheckReport& report, bool fancy, st
                : report.cut_off       ? "CUT OFF, checked up to there"
                                       : "UNREADABLE, checked up to there",
                fancy ? kPlain : "");
+  if (report.wrong_reads_published == 0) return;
+  // The verdict is about reports; the ground truth has a word of its own, not to be missed.
+  std::fprintf(out,
+               "%s: %sWRONG READS%s that nothing reported: the exit code says only whether the "
+               "reports are as expected; another --level may see more\n",
+               name.c_str(), fancy ? kRed : "", fancy ? kPlain : "");
 }
 
 struct Judged {
@@ -146,10 +152,6 @@ Judged FollowOne(const std::string& name, CheckOptions options, bool json, std::
     return {kExitUsage, json ? RefusedJson(why) : ""};
   }
   CheckReport& report = *checked;
-  if (stop && report.cut_off) {  // its writer is in the middle of a line, which is no mistake
-    report.error.clear();
-    report.cut_off = false;
-  }
   if (!log.trouble().empty()) report.error = log.trouble();
   for (const LoggedExpect& unmet : report.unmet) {
     PrintLine(shown, unmet.line, Words(unmet, report.pools), people);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "kvfence/tag.h"
+
 namespace kvfence::tools {
 
 std::string Printable(std::string_view text) {
@@ -28,6 +30,26 @@ void Add(std::string* text, std::string_view name, int64_t value) {
   if (value >= 0) *text += " " + std::string(name) + " " + std::to_string(value);
 }
 
+// Reasons whose compared values are pages or slots.
+constexpr CheckSet kPageReasons = CheckSet(Reason::kPageMismatch) + Reason::kRowTail;
+constexpr CheckSet kSlotReasons = CheckSet(Reason::kWriteTarget) + Reason::kPadRow;
+constexpr CheckSet kSignedReasons = kPageReasons + kSlotReasons + Reason::kPageOutOfRange +
+                                    Reason::kWriteShared + Reason::kLengthMismatch;
+constexpr CheckSet kStampReasons = CheckSet(Reason::kStampMismatch) + Reason::kNotCommitted;
+
+// A compared value: what stands for "none" or "nobody's" by name, not as the number it is.
+std::string Value(Reason reason, uint64_t value, bool expected) {
+  if (kStampReasons.Has(reason)) {
+    if (value == kNobodyStamp) return "nobody's content";
+    if (value == kMixedStamp) return "content of several";
+    if (value == kFailedStamp) return "a failed copy's content";
+  }
+  const auto index = static_cast<int64_t>(value);
+  if (!kSignedReasons.Has(reason) || index >= 0) return std::to_string(value);
+  if (!expected || index != -1) return std::to_string(index);
+  return kPageReasons.Has(reason) ? "no page" : kSlotReasons.Has(reason) ? "no slot" : "nothing";
+}
+
 void AddPool(std::string* text, const std::vector<std::string>& pools, int64_t pool) {
   if (pool < 0 || pools.size() < 2) return;
   *text += " pool " + Printable(pools[static_cast<size_t>(pool)]);
@@ -47,7 +69,8 @@ std::string Words(const LoggedViolation& logged, const std::vector<std::string>&
   if (v.reason == Reason::kRowEpoch) {  // its numbers are handles
     text += v.found == 0 ? ": the row is bound to nobody" : ": the row is bound to another request";
   } else if (v.expected != v.found) {
-    text += ": expected " + std::to_string(v.expected) + ", found " + std::to_string(v.found);
+    text += ": expected " + Value(v.reason, v.expected, true) + ", found " +
+            Value(v.reason, v.found, false);
   }
   return text;
 }

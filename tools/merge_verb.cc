@@ -59,6 +59,15 @@ void CopyLogs(const CampaignReport& report, const std::vector<std::string>& file
   }
 }
 
+// Would the joined report take the place of this one?
+bool Overwrites(const std::string& out, const std::string& file) {
+  for (const char* name : {"report.json", "report.html"}) {
+    std::error_code error;
+    if (std::filesystem::equivalent(std::filesystem::path(out) / name, file, error)) return true;
+  }
+  return false;
+}
+
 int Merge(const std::vector<std::string>& words) {
   if (words.empty()) return Fail("merge", kExitUsage, "name the shards' reports or folders");
   const std::string out = absl::GetFlag(FLAGS_out);
@@ -69,12 +78,18 @@ int Merge(const std::vector<std::string>& words) {
     Result<std::string> text = ReadFile(files.back());
     if (!text.ok()) return Fail("merge", kExitUsage, text.status().message());
     texts.push_back(std::move(*text));
+    if (Overwrites(out, files.back())) {
+      return Fail("merge", kExitUsage,
+                  "--out=" + out + " would overwrite " + files.back() +
+                      ", one of the reports to be joined: name another folder");
+    }
   }
   Result<CampaignReport> report = MergeShards(texts, files);
   if (!report.ok()) return Fail("merge", kExitUsage, report.status().message());
   if (Status status = PrepareFolder(out); !status.ok()) {
     return Fail("merge", kExitEnvironment, status.message());
   }
+  report->config.log_dir = out;
   CopyLogs(*report, files, out);
   return FinishReport("merge", out, *report, CommandOf(report->config));
 }

@@ -92,6 +92,9 @@ void PrintReport(const CampaignReport& report, const std::string& command, bool 
   std::string drawn;
   for (const std::string& line : report.drawn) drawn += " " + line;
   if (!drawn.empty()) std::fprintf(out, "drawn:%s\n", drawn.c_str());
+  for (const std::string& line : report.left_out) {
+    std::fprintf(out, "left out: %s\n", line.c_str());
+  }
   if (!report.faults.empty()) PrintTable(report, fancy, out);
   PrintCleanArm(report, out);
   if (!report.faults.empty()) {

@@ -20,17 +20,21 @@ ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: 
 ABSL_FLAG(int64_t, requests, -1,
           "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or the "
           "default number");
-ABSL_FLAG(int64_t, steps, -1, "stop each arm after this many steps; -1: when all is served");
+ABSL_FLAG(
+    int64_t, steps, -1,
+    "stop the no-fault arm after this many steps, and the faults once they have had as many and "
+    "each kind a run; -1: when all is served");
 ABSL_FLAG(int64_t, requests_per_run, -1,
           "requests of one run of the no-fault arm, which has drawn settings of its own; -1: 1000");
 ABSL_FLAG(int64_t, duration, -1,
           "stop after this many seconds, and without --requests not before; -1: no limit");
 ABSL_FLAG(std::vector<std::string>, faults, std::vector<std::string>({"all"}),
-          "all, none, or kinds (kvfence faults lists them), comma-separated");
+          "all (without those that the other flags leave no occasion for), none, or kinds (kvfence "
+          "faults lists them), comma-separated");
 ABSL_FLAG(
     std::vector<std::string>, features, {},
-    "features of the engine: all, none, NAME (always on), -NAME (never), comma-separated; what "
-    "isn't named is drawn from the seed");
+    "features of the engine, comma-separated: first perhaps all or none, then NAME (always on), "
+    "-NAME (never); what isn't named is drawn from the seed");
 ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort, recompute or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
@@ -47,9 +51,9 @@ ABSL_FLAG(int64_t, metrics_port, -1,
 namespace kvfence::tools {
 namespace {
 
-// Above these a number is a slip of the hand: fills are 16 bits wide, and a pool of this many slots
-// takes gigabytes of ground truth.
-constexpr int64_t kMaxPageSize = 65535;
+// Above these a number is a slip of the hand: a page's record counts its slots in 14 bits, and a
+// pool of this many slots takes gigabytes of ground truth.
+constexpr int64_t kMaxPageSize = 16383;
 constexpr int64_t kMaxPages = int64_t{1} << 24;
 constexpr int64_t kMaxRows = 65536;
 constexpr int64_t kMaxSlots = int64_t{1} << 28;
@@ -201,6 +205,15 @@ std::string Quoted(const std::string& word) {
   return quoted + "'";
 }
 
+// A folder beside `out` for the report of the same run made once more, so that it overwrites
+// nothing.
+std::string OutBeside(const std::string& out, const std::string& what) {
+  std::string stem = out;
+  while (stem.size() > 1 && stem.back() == '/') stem.pop_back();
+  const std::string name = stem.substr(stem.rfind('/') + 1);
+  return name.empty() || name == "." || name == ".." ? stem + "/" + what : stem + "-" + what;
+}
+
 }  // namespace
 
 const std::vector<std::string_view>& RunFlags() {
@@ -250,7 +263,7 @@ Result<RunConfig> ReadRunConfig() {
   return config;
 }
 
-std::string CommandOf(const CampaignConfig& config) {
+std::string CommandOf(const CampaignConfig& config, const std::string& beside) {
   std::string text = "kvfence run --seed=" + std::to_string(config.seed);
   const auto add = [&](const char* name, uint64_t value) {
     if (value != 0) text += " --" + std::string(name) + "=" + std::to_string(value);
@@ -279,6 +292,7 @@ std::string CommandOf(const CampaignConfig& config) {
     text += " --shard=" + std::to_string(config.shard.part) + "/" + std::to_string(config.shard.of);
   }
   if (config.only) text += " --only_run=" + std::to_string(*config.only);
+  if (!config.log_dir.empty()) text += " --out=" + Quoted(OutBeside(config.log_dir, beside));
   return text;
 }
 

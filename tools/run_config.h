@@ -22,7 +22,8 @@ struct RunConfig {
 const std::vector<std::string_view>& RunFlags();
 // kInvalidArgument with one line that names the flag.
 Result<RunConfig> ReadRunConfig();
-// The command line that makes the same report again, quoted for a shell.
-std::string CommandOf(const CampaignConfig& config);
+// The command line that makes the same report again, quoted for a shell. It goes to a folder of its
+// own beside the config's `log_dir` (none is named where there's none): OUT-again, or OUT-`beside`.
+std::string CommandOf(const CampaignConfig& config, const std::string& beside = "again");
 
 }  // namespace kvfence::tools

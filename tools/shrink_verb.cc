@@ -48,6 +48,9 @@ void PrintPeople(const std::string& name, const std::string& out, const ShrunkLo
   std::fprintf(stderr, "kept: %s:%llu: %s\n", Printable(name).c_str(),
                static_cast<unsigned long long>(shrunk.finding.line),
                Words(shrunk.finding, shrunk.pools).c_str());
+  if (!shrunk.error.empty()) {
+    std::fprintf(stderr, "%s; the log was read up to there\n", Printable(shrunk.error).c_str());
+  }
   std::fprintf(stderr, "%llu -> %llu lines, %llu -> %llu bytes, %llu trials%s\n",
                static_cast<unsigned long long>(shrunk.lines_before),
                static_cast<unsigned long long>(shrunk.lines),
@@ -75,6 +78,10 @@ void PrintJson(const std::string& out, const ShrunkLog& shrunk) {
   json["bytes"] = shrunk.bytes;
   json["trials"] = shrunk.plays;
   json["interrupted"] = shrunk.stopped;
+  if (!shrunk.error.empty()) {
+    json["error"] = shrunk.error;
+    json["cut_off"] = shrunk.cut_off;
+  }
   using Json = nlohmann::ordered_json;
   std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }

@@ -31,6 +31,9 @@ TEST(Features, AskedForComesBeforeNeededComesBeforeDrawn) {
   EXPECT_EQ(Chosen({}, "stale_index_entry", 0), cache);
   EXPECT_EQ(Chosen({"-prefix_cache"}, "stale_index_entry", 0), 0u);
   EXPECT_EQ(Chosen({}, "double_free", all), all & ~MaskOfNames("one_space"));
+  EXPECT_FALSE(FeatureChoice::Read({"swap", "-swap"}).ok());
+  EXPECT_FALSE(FeatureChoice::Read({"none", "all"}).ok());
+  EXPECT_TRUE(FeatureChoice::Read({"none", "swap", "swap"}).ok());
   for (const char* word : {"warp_drive", "", "-", "prefix_cache,padded_batches"}) {
     EXPECT_FALSE(FeatureChoice::Read({word}).ok()) << word;
   }

@@ -93,6 +93,47 @@ TEST(Shards, WhatDoesNotBelongTogetherIsNotMerged) {
   EXPECT_THAT(MergeRefusal({reports[0], json.dump()}), HasSubstr("part2: is partial"));
 }
 
+// Each number of a report is judged: none wraps, none is cut, none adds up to what can't be.
+TEST(Shards, NumbersThatCannotBeAreNamedByFileAndField) {
+  const std::vector<std::string> reports = ShardsOf(Small(3, 40, {"row_swap"}), 2);
+  const auto whole = nlohmann::ordered_json::parse(reports[1]);
+  const auto refusal = [&](const std::string& at, const nlohmann::ordered_json& value) {
+    auto json = whole;
+    json.at(nlohmann::ordered_json::json_pointer(at)) = value;
+    return MergeRefusal({reports[0], json.dump()});
+  };
+  const std::string tally = "/shard/state/tallies/0/";
+  const uint64_t activated = whole["shard"]["state"]["tallies"][0]["activated"];
+  EXPECT_EQ(refusal(tally + "activated", activated), "accepted");
+  EXPECT_THAT(refusal(tally + "activated", -5),
+              HasSubstr("part2: its state can't be read: tallies of row_swap: activated must be a "
+                        "number of 0..281474976710655, not -5"));
+  EXPECT_THAT(refusal(tally + "activated", activated + 1), HasSubstr("outcomes are"));
+  for (const char* field :
+       {"tallies/0/outcomes/2", "tallies/0/off", "clean/3", "faulty/0", "folded", "bytes",
+        "several/runs", "several/kinds/0", "coverage/met/1", "coverage/on/0", "red_count"}) {
+    for (const nlohmann::ordered_json& value :
+         {nlohmann::ordered_json(-1), nlohmann::ordered_json(1.5), nlohmann::ordered_json(true),
+          nlohmann::ordered_json("1"), nlohmann::ordered_json(nullptr),
+          nlohmann::ordered_json(uint64_t{1} << 60)}) {
+      EXPECT_THAT(refusal(std::string("/shard/state/") + field, value),
+                  HasSubstr("part2: its state can't be read: "))
+          << field << " " << value;
+    }
+  }
+  EXPECT_THAT(refusal("/seconds", -1), HasSubstr("part2: seconds must be"));
+  EXPECT_THAT(refusal("/shard/part", -1), HasSubstr("part2: part must be"));
+  EXPECT_THAT(refusal("/shard/of", 1e300), HasSubstr("part2: of must be"));
+  // Of one campaign, but of none that could have been run.
+  auto first = nlohmann::ordered_json::parse(reports[0]), second = whole;
+  for (const auto& [field, value] : {std::pair("rows", -1), {"policy", 9}, {"level", 0}}) {
+    first["shard"]["config"][field] = second["shard"]["config"][field] = value;
+    EXPECT_THAT(MergeRefusal({first.dump(), second.dump()}), HasSubstr("part1: ")) << field;
+    first["shard"]["config"][field] = second["shard"]["config"][field] =
+        whole["shard"]["config"][field];
+  }
+}
+
 TEST(Shards, MustKnowTheirRunsBeforehand) {
   CampaignConfig config = Small(1, 0, {"row_swap"});
   config.shard = {1, 2};

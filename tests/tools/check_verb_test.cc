@@ -212,6 +212,38 @@ TEST(CheckVerb, ALogThatIsCutOffSaysSo) {
   EXPECT_THAT(ran.err, HasSubstr("CUT OFF"));
 }
 
+// The verdict is about reports; wrong reads that no check of the level sees have a line of their
+// own.
+TEST(CheckVerb, WrongReadsThatNothingReportedAreTold) {
+  const std::string log = KVFENCE_SOURCE_DIR "/tests/rules/exits/wrong-reads-counted-at-map.kvlog";
+  const Ran ran = RunTool({"check", log});
+  EXPECT_EQ(ran.code, kExitClean) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("3 wrong reads published: ok\n"));
+  EXPECT_THAT(ran.out, HasSubstr(log + ": WRONG READS that nothing reported"));
+  const Scratch scratch;
+  const Ran none = RunTool({"check", scratch.Write("a.kvlog", kFreed)});
+  EXPECT_THAT(none.out, Not(HasSubstr("WRONG READS")));
+}
+
+// Not as the largest number there is.
+TEST(CheckVerb, WhatIsNoPageOrNobodysIsNamed) {
+  const std::string rules = KVFENCE_SOURCE_DIR "/tests/rules/";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"drop-becomes-null-in-the-ledger", "expected no page, found 1 "},
+      {"alloc-at-leaves-a-hole", "expected nothing, found 0 "},
+      {"draft-past-width", "expected no slot, found 12 "},
+      {"header-skip-slot-given", "expected 7, found -2 "},
+      {"cow-then-foreign-write", "expected 16777217, found nobody's content "},
+      {"copy-then-foreign-write", "found content of several "},
+      {"cross-failed-load-is-not-committed", "found a failed copy's content "}};
+  for (const auto& [log, says] : cases) {
+    const Ran ran = RunTool({"check", rules + log + ".kvlog"});
+    EXPECT_EQ(ran.code, kExitClean) << log;
+    EXPECT_THAT(ran.out, HasSubstr(says));
+    EXPECT_THAT(ran.out, Not(HasSubstr("1844674407370955"))) << log;
+  }
+}
+
 TEST(CheckVerb, NamesDontSteerTheTerminal) {
   const Scratch scratch;
   std::string text = kFreed;

@@ -96,8 +96,9 @@ TEST(Cli, UnknownFlagsGetTheNearestThatTheVerbTakes) {
 
 TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--page_size=0"}, "--page_size must be 1..65535, got 0"},
+      {{"--page_size=0"}, "--page_size must be 1..16383, got 0"},
       {{"--page_size=-5"}, "--page_size must be"},
+      {{"--page_size=16384"}, "--page_size must be 1..16383"},
       {{"--page_size=1000000000"}, "--page_size must be"},
       {{"--page_size=1e9"}, "--page_size: '1e9' isn't valid"},
       {{"--page_size="}, "--page_size: '' isn't valid"},
@@ -200,6 +201,22 @@ TEST(Cli, CommandsSurviveAShell) {
       "kvfence run --seed=9 --trace='my trace'\\''s.jsonl' --requests_per_run=50 --page_size=64 "
       "--faults=row_tail,row_swap --features=none,prefix_cache "
       "--level=audit --policy=log --until=complete");
+}
+
+// The command in a report doesn't overwrite that report.
+TEST(Cli, CommandsGoToAFolderOfTheirOwn) {
+  CampaignConfig config;
+  const auto out = [&](const std::string& folder, const std::string& beside = "again") {
+    config.log_dir = folder;
+    const std::string command = CommandOf(config, beside), flag = " --out=";
+    return command.substr(command.find(flag) + flag.size());
+  };
+  EXPECT_EQ(out("kvfence-out"), "kvfence-out-again");
+  EXPECT_EQ(out("a/b//"), "a/b-again");
+  EXPECT_EQ(out("my out", "run57"), "'my out-run57'");
+  EXPECT_EQ(out("."), "./again");
+  EXPECT_EQ(out("a/.."), "a/../again");
+  EXPECT_EQ(out("/"), "//again");
 }
 
 TEST(Cli, SeedsAreNumbersOrCommitIds) {

@@ -49,15 +49,19 @@ TEST(Follow, FindingsAreToldWhileTheLogIsWritten) {
   EXPECT_EQ(json::parse(ran.out).at("violations").size(), 2u);
 }
 
-TEST(Follow, ALineThatIsStillBeingWrittenIsNoMistake) {
+// As without --follow: what stands in half a line wasn't checked.
+TEST(Follow, EndedInMidLineItSaysThatTheLogIsCutOff) {
   const Scratch scratch;
   const std::string log = scratch.Write("a.kvlog", kHeader + R"({"ev":"expect","reason":"double_)");
-  Process tool(ToolArgs({"check", "--follow", log}), {});
+  Process tool(ToolArgs({"check", "--follow", "--json", log}), {});
   EXPECT_TRUE(tool.SaysOnError("following " + log));
   tool.Signal(SIGINT);
   const Ran ran = tool.Wait();
-  EXPECT_EQ(ran.code, kExitClean) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("0 events, 0 violations (0 unexpected), 0 unmet"));
+  EXPECT_EQ(ran.code, kExitUsage) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr(log + ":2:"));
+  EXPECT_THAT(ran.err, HasSubstr("0 events, 0 violations (0 unexpected), 0 unmet"));
+  EXPECT_THAT(ran.err, HasSubstr("CUT OFF, checked up to there"));
+  EXPECT_TRUE(json::parse(ran.out).at("cut_off"));
 }
 
 TEST(Follow, ExpectationsAreJudgedInTheSummary) {

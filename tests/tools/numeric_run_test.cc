@@ -38,6 +38,12 @@ TEST(NumericRun, NothingWrongLeavesUnderTheFenceAndMuchWithoutIt) {
   EXPECT_GT(report["off_arm"]["wrong_tokens_published"], 0);
   EXPECT_THAT(ran.err, HasSubstr("--numeric --attention=gqa --kv=fp8 --weights=bf16,int4"));
   EXPECT_THAT(ran.err, HasSubstr("--trace_scale=16"));
+  const std::string html = ReadAll(scratch.Path("a/report.html"));
+  for (const char* pair :
+       {"model</dt><dd>small transformers, numeric<", "attention</dt><dd>gqa<",
+        "KV cache</dt><dd>fp8<", "weights</dt><dd>bf16, int4<", "divided by</dt><dd>16<"}) {
+    EXPECT_THAT(html, HasSubstr(pair));
+  }
   const Ran again = RunTool(Numeric(scratch.Path("b"), flags));
   json other = json::parse(again.out);
   other["seconds"] = report["seconds"];

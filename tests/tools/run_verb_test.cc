@@ -78,6 +78,16 @@ TEST(RunVerb, JobsAndShardsGiveTheSameBytes) {  // I-120, I-122
   EXPECT_EQ(WithoutTimes(whole.out), WithoutTimes(alone.out));
   EXPECT_EQ(ReadAll(scratch.Path("whole/report.json")), whole.out);
   EXPECT_THAT(ReadAll(scratch.Path("whole/report.html")), HasSubstr("kvfence run"));
+  // In place of a shard's report no other is put.
+  const std::string shard = ReadAll(scratch.Path("part1/report.json"));
+  merge[2] = "--out=" + scratch.Path("part2/../part1/");
+  const Ran over = RunTool(merge);
+  EXPECT_EQ(over.code, kExitUsage);
+  EXPECT_THAT(over.err, HasSubstr("would overwrite " + scratch.Path("part1/report.json")));
+  EXPECT_EQ(ReadAll(scratch.Path("part1/report.json")), shard);
+  merge[2] = "--out=" + scratch.Path("whole");
+  EXPECT_THAT(ReadAll(scratch.Path("whole/report.html")),
+              HasSubstr("--out=" + scratch.Path("whole-again")));
   merge.pop_back();
   const Ran half = RunTool(merge);
   EXPECT_EQ(half.code, kExitUsage);
@@ -141,6 +151,12 @@ TEST(RunVerb, LeavesAReportThatShowsTheRun) {
   ASSERT_EQ(ran.code, kExitClean) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("green"));
   EXPECT_THAT(ran.out, HasSubstr("report: " + scratch.Path("new/deep/report.html")));
+  for (const std::string& text :
+       {ran.out, ran.err, ReadAll(scratch.Path("new/deep/report.html"))}) {
+    EXPECT_THAT(text, HasSubstr("--out=" + scratch.Path("new/deep-again")));
+  }
+  EXPECT_THAT(ReadAll(scratch.Path("new/deep/report.html")),
+              HasSubstr("--out=" + scratch.Path("new/deep-run")));
   EXPECT_THAT(scratch.List("new/deep"), ::testing::ElementsAre("report.html", "report.json"));
   const json report = json::parse(ReadAll(scratch.Path("new/deep/report.json")));
   EXPECT_TRUE(report.at("green"));
@@ -180,6 +196,64 @@ TEST(RunVerb, ImpossibleSizesAreRefusedWithWhatIsNeeded) {
   const Ran mixed = RunTool({"run", "--faults=none,row_tail", "--out=" + scratch.Path("out")});
   EXPECT_EQ(mixed.code, kExitUsage);
   EXPECT_FALSE(std::filesystem::exists(scratch.Path("out"))) << "nothing is left behind";
+  // Seen only when a later run has a longer request.
+  const Ran later =
+      RunTool({"run", "--seed=7", "--faults=none", "--requests=400", "--pages=56", "--page_size=16",
+               "--requests_per_run=5", "--out=" + scratch.Path("out")});
+  EXPECT_EQ(later.code, kExitUsage);
+  EXPECT_THAT(later.err, HasSubstr("at least 59"));
+  EXPECT_FALSE(std::filesystem::exists(scratch.Path("out"))) << "nothing is left behind";
+}
+
+// The range that is named is the one that holds, also with a draft model of larger pages.
+TEST(RunVerb, TheLargestPageSizeRuns) {
+  const Scratch scratch;
+  for (const char* seed : {"--seed=1", "--seed=2", "--seed=3", "--seed=4"}) {
+    const Ran ran =
+        RunTool({"run", seed, "--page_size=16383", "--requests=16", "--json",
+                 "--features=speculative", "--faults=row_swap", "--out=" + scratch.Path("out")});
+    EXPECT_EQ(ran.code, kExitClean) << ran.err;
+  }
+}
+
+TEST(RunVerb, FaultsThatCanNeverBePutInAreRefusedByName) {
+  const Scratch scratch;
+  const std::string out = scratch.Path("out");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--numeric", "--faults=row_swap,narrow_index"}, "'narrow_index' has no part in a numeric"},
+      {{"--faults=narrow_index", "--page_size=48"}, "'narrow_index' needs a page_size that is"},
+      {{"--faults=rank_row", "--features=-tensor_parallel"}, "'rank_row' needs tensor_parallel,"},
+      {{"--faults=key_collides", "--features=none"}, "needs prefix_cache+mixed_identity, which"},
+      {{"--faults=row_swap", "--rows=1"}, "'row_swap' needs 2 batch rows, and rows is 1"},
+      {{"--faults=all,row_swap"}, "faults: 'all' stands alone"},
+      {{"--faults=row_swap,none"}, "faults: 'none' stands alone"},
+      {{"--features=cascade,-cascade"}, "features: '-cascade' contradicts"},
+      {{"--features=all,-cascade,cascade"}, "features: 'cascade' contradicts"},
+      {{"--features=all,none"}, "features: 'none' settles all: it stands first"},
+      {{"--features=-cascade,all"}, "features: 'all' settles all: it stands first"}};
+  for (const auto& [flags, says] : cases) {
+    std::vector<std::string> arguments = {"run", "--requests=8", "--out=" + out};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Ran ran = RunTool(arguments);
+    EXPECT_EQ(ran.code, kExitUsage) << says;
+    EXPECT_THAT(ran.err, HasSubstr(says));
+    EXPECT_FALSE(std::filesystem::exists(out)) << says;
+  }
+}
+
+// Of all kinds those are left out, and it's said where the command stands.
+TEST(RunVerb, AllLeavesOutWhatCanNeverBePutIn) {
+  const Scratch scratch;
+  const Ran ran = RunTool({"run", "--seed=3", "--requests=8", "--features=-tensor_parallel",
+                           "--json", "--out=" + scratch.Path("out")});
+  const std::string line = "rank_row: needs tensor_parallel, which features excludes";
+  EXPECT_EQ(ran.code, kExitClean) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("left out: " + line + "\n"));
+  const json report = json::parse(ran.out);
+  EXPECT_EQ(report.at("left_out").size(), 2u);
+  EXPECT_EQ(report.at("left_out")[1], line);
+  for (const json& fault : report.at("faults")) EXPECT_NE(fault.at("kind"), "rank_row");
+  EXPECT_THAT(ReadAll(scratch.Path("out/report.html")), HasSubstr("<dd>" + line));
 }
 
 TEST(RunVerb, FoldersThatCannotBeWrittenAreNamed) {

@@ -56,6 +56,20 @@ TEST(ShrinkVerb, JsonSaysWhatBecameOfIt) {
   EXPECT_GT(report.at("trials"), 10);
 }
 
+TEST(ShrinkVerb, ALogThatIsCutOffBehindItsFindingSaysSo) {
+  const Scratch scratch;
+  const std::string out = scratch.Path("small.kvlog");
+  const std::string cut = scratch.Write("cut.kvlog", ReadAll(kScenarios + "A-02.kvlog") + "{\"ev");
+  const Ran ran = RunTool({"shrink", cut, "--json", "-o", out});
+  EXPECT_EQ(ran.code, kExitClean) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("cut off"));
+  EXPECT_THAT(ran.err, HasSubstr("the log was read up to there"));
+  EXPECT_TRUE(json::parse(ran.out).at("cut_off"));
+  EXPECT_THAT(json::parse(ran.out).at("error").get<std::string>(), StartsWith(cut + ":"));
+  const Ran whole = RunTool({"shrink", kScenarios + "A-02.kvlog", "--json", "-o", out});
+  EXPECT_FALSE(json::parse(whole.out).contains("cut_off"));
+}
+
 TEST(ShrinkVerb, MistakesLeaveNothing) {
   const Scratch scratch;
   const std::string out = scratch.Path("small.kvlog");

@@ -185,6 +185,17 @@ std::string ThroughputSection(const CampaignReport& report) {
   return html;
 }
 
+namespace {
+
+template <class Type>
+std::string NamesOf(const std::vector<Type>& types, std::string_view (*name)(Type)) {
+  std::string text;
+  for (const Type type : types) text += (text.empty() ? "" : ", ") + std::string(name(type));
+  return text;
+}
+
+}  // namespace
+
 std::string ConfigSection(const CampaignReport& report) {
   const auto pair = [](std::string_view name, std::string_view value) {
     return "<div><dt>" + Escape(name) + "</dt><dd>" + Escape(value) + "</dd></div>";
@@ -192,10 +203,21 @@ std::string ConfigSection(const CampaignReport& report) {
   std::string html = "<section id=\"config\">\n<h2>What was run</h2>\n<dl class=\"pairs\">";
   html += pair("seed", std::to_string(report.config.seed));
   html += pair("traffic", report.config.trace.empty() ? "generated" : report.config.trace);
+  if (report.config.trace_scale != 1) {
+    html += pair("requests' lengths divided by", std::to_string(report.config.trace_scale));
+  }
+  const std::optional<NumericChoice>& numeric = report.config.numeric;
+  html += pair("model", numeric ? "small transformers, numeric" : "64 bits a slot");
+  if (numeric) {
+    html += pair("attention", NamesOf(numeric->attention, AttentionFormName));
+    html += pair("KV cache", NamesOf(numeric->kv, KvTypeName));
+    html += pair("weights", NamesOf(numeric->weights, WeightTypeName));
+  }
   html += pair("level", LevelName(report.config.level));
   std::string features;
   for (const std::string& word : report.config.features) features += " " + word;
   html += pair("features", features.empty() ? "drawn" : features.substr(1));
+  for (const std::string& line : report.left_out) html += pair("fault left out", line);
   html += pair("runs", Grouped(report.runs));
   html += pair("requests", Grouped(report.requests));
   html += pair("steps", Grouped(report.steps));

@@ -162,7 +162,7 @@ std::string Replay(const CampaignReport& report, const IncidentStory& story) {
   CampaignConfig config = report.config;
   config.shard = {};
   config.only = story.run;
-  return CommandOf(config) + " --jobs=0";
+  return CommandOf(config, "run" + std::to_string(story.run)) + " --jobs=0";
 }
 
 std::string Story(const CampaignReport& report, size_t index) {

@@ -69,7 +69,7 @@ struct CampaignConfig {
   uint64_t requests_per_run = 0;
   // 0: no limit. Without `requests` the runs go on until the time is over.
   uint64_t duration_seconds = 0;
-  std::vector<std::string> faults = {"all"};  // kinds, "all", "none"
+  std::vector<std::string> faults = {"all"};  // kinds, or "all" or "none" alone
   std::vector<std::string> features{};        // all, none, NAME, -NAME; the rest is drawn
   std::optional<NumericChoice> numeric{};     // unset: the model of 64 bits
   uint32_t trace_scale = 1;                   // requests' lengths are divided by it (ScaleTrace)
@@ -131,6 +131,8 @@ struct IncidentStory {
 struct CampaignReport {
   CampaignConfig config;
   std::vector<std::string> drawn;  // the drawn configuration, one "name=value" a line
+  // Of "all", kinds for which the config leaves no occasion, one "KIND: why" a line.
+  std::vector<std::string> left_out;
   uint64_t runs = 0;
   uint64_t requests = 0, steps = 0, events = 0, entries_checked = 0, ownership_changes = 0;
   uint64_t tokens_published = 0, wrong_tokens_published = 0, requests_aborted = 0;

@@ -5,6 +5,7 @@
 // list.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ struct FaultKind {
   // with; names, comma-separated.
   std::string_view needs{};
   std::string_view without{};
+  uint64_t rows = 1;  // batch rows without which it finds no occasion
 
   // The engine doesn't start once it's found, so no other kind has its turn beside it.
   bool at_start() const { return hook == "at_start"; }

@@ -49,6 +49,9 @@ struct ShrunkLog {
   uint64_t bytes_before = 0, bytes = 0;
   uint64_t plays = 0;
   bool stopped = false;  // before nothing more could go
+  // Why the log couldn't be read to its end, behind the finding; as CheckReport has them.
+  std::string error;
+  bool cut_off = false;
 };
 
 // Reads all of `in` into memory. kInvalidArgument: it's no log, can't be read to the finding, or
