@@ -30,7 +30,7 @@ CampaignRun AnyRun(const PlannedRun& planned, Rng& rng) {
   CampaignRun run;
   run.number = planned.number;
   RunTotals::ForEach(
-      [&](uint64_t RunTotals::*member) { run.totals.*member = rng.Below(uint64_t{1} << 40); });
+      [&](uint64_t RunTotals::*member) { run.totals.*member = rng.Below(uint64_t{1} << 32); });
   for (uint64_t i = rng.Below(4); planned.faulty() && i > 0; --i) {
     FaultResult fault{.kind = planned.kinds[rng.Below(planned.kinds.size())],
                       .outcome = static_cast<Outcome>(rng.Below(kOutcomeCount))};
