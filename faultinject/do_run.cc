@@ -107,7 +107,10 @@ void AddFaults(RunResult* on, const PlannedRun& run, CampaignRun* result) {
     const FaultRecord& fault = on->faults[i];
     FaultResult one{
         .kind = run.kinds[fault.kind], .outcome = on->outcomes[i], .reasons = fault.reasons};
-    if (fault.first_report) one.delay = static_cast<uint64_t>(*fault.first_report - fault.step);
+    // A step that was in flight when the fault was put in may answer for it: no later than at once.
+    if (fault.first_report) {
+      one.delay = static_cast<uint64_t>(std::max<int64_t>(*fault.first_report - fault.step, 0));
+    }
     result->faults.push_back(one);
     result->bad |= IsBad(one.outcome);
   }

@@ -270,6 +270,19 @@ TEST(Only, PlaysOneRunAsTheCampaignDid) {
   EXPECT_THAT(none.status().message(), HasSubstr("there is no run 100000"));
 }
 
+// A step in flight answered before the step that the fault was put into: its delay was -1, wrapped.
+TEST(Only, AnAnswerBeforeItsFaultsStepIsNoDelay) {
+  CampaignConfig config;
+  config.seed = 1;
+  config.until_complete = true;
+  config.only = 540;
+  CampaignHooks hooks;
+  hooks.jobs = 1;
+  const CampaignReport report = MustRun(config, hooks);
+  EXPECT_GT(report.several.tally.activated, 0u);
+  for (const auto& [steps, count] : report.several.tally.delay_steps) EXPECT_LT(steps, 10000u);
+}
+
 TEST(Duration, GoesOnUntilTheTimeIsOverAndNoFurther) {
   CampaignConfig config = Small(1, 0, {"row_swap"});
   config.duration_seconds = 1;
