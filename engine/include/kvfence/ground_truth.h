@@ -102,7 +102,7 @@ class GoldenRun {
   uint64_t sum_ = 0;  // what a pass that ends at position_ reads
   uint64_t position_ = 0;
   bool keep_sums_;
-  std::vector<uint64_t> sums_;                 // sums_[p]: what a pass that ends at p reads
+  std::vector<uint64_t> sums_;  // sums_[p]: what a pass that ends at p reads
   // By part with a window: of the last `window` positions, weighted; position p's at p % window.
   std::vector<std::vector<uint64_t>> recent_;
 };

@@ -27,11 +27,12 @@ concept Tracker = requires(T t, const AllocEvent& alloc, const StepEvent& step,
 };
 
 // One list of the hooks, so that both trackers have all of them.
-#define KVF_FOR_EACH_HOOK(X)                                                                \
-  X(Alloc)                                                                                  \
-  X(Share)                                                                                  \
-  X(Fork) X(Cow) X(Trim) X(Drop) X(Release) X(Free) X(Publish) X(Unpublish) X(Pin) X(Unpin) \
-      X(Ready) X(BindRow) X(Audit) X(Write) X(Read) X(Scale) X(Rescale) X(Copy) X(Step) X(Confirm)
+#define KVF_FOR_EACH_HOOK(X)                                                                 \
+  X(Alloc)                                                                                   \
+  X(Share)                                                                                   \
+  X(Fork)                                                                                    \
+  X(Cow) X(Trim) X(Drop) X(Release) X(Free) X(Publish) X(Unpublish) X(Pin) X(Unpin) X(Ready) \
+      X(BindRow) X(Audit) X(Write) X(Read) X(Scale) X(Rescale) X(Copy) X(Step) X(Confirm)
 
 struct NoopTracker {
   static constexpr bool kTracks = false;
