@@ -26,12 +26,6 @@ EngineConfig Disaggregated() {
   return config;
 }
 
-uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
-  uint64_t tokens = 0;
-  for (const TraceRequest& r : trace) tokens += r.output_length;
-  return tokens;
-}
-
 EngineReport WithoutFence(const EngineConfig& config, const std::vector<TraceRequest>& trace) {
   auto engine = Engine<NoopTracker>::Create(config, &trace, NoopTracker{});
   EXPECT_TRUE(engine.ok()) << engine.status().message();

@@ -18,12 +18,6 @@ EngineReport RunNoop(const EngineConfig& config, const std::vector<TraceRequest>
   return (*engine)->Run();
 }
 
-uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
-  uint64_t tokens = 0;
-  for (const TraceRequest& r : trace) tokens += r.output_length;
-  return tokens;
-}
-
 // In pools from barely enough to ample, the allocator refuses nothing (I-45, I-46).
 TEST(Engine, PublishesWhatEachRequestAlonePublishes) {
   for (uint64_t seed = 1; seed <= 24; ++seed) {

@@ -7,27 +7,10 @@
 
 #include "kvfence/engine.h"
 #include "tests/engine/fenced.h"
+#include "tests/engine/traffic.h"
 
 namespace kvfence {
 namespace {
-
-std::vector<TraceRequest> ShortTrace(uint64_t seed, uint64_t requests) {
-  TraceShape shape;
-  shape.seed = seed;
-  shape.requests = requests;
-  shape.conversations = 5;
-  shape.median_message = 120;
-  shape.largest_input = 1800;
-  shape.median_output = 96;
-  shape.largest_output = 240;
-  return ScaleTrace(GenerateTrace(shape), 16);
-}
-
-uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
-  uint64_t tokens = 0;
-  for (const TraceRequest& r : trace) tokens += r.output_length;
-  return tokens;
-}
 
 EngineConfig Pair(AttentionForm form, KvType kv) {
   EngineConfig config;
@@ -45,7 +28,7 @@ EngineConfig Pair(AttentionForm form, KvType kv) {
 // I-154. Pages travel from a pool of BF16 into one of either type; some are lost on their way, and
 // computed again where the request is then.
 TEST(NumericPair, PublishesWhatTheUnpagedModelPublishesAndTheFenceIsSilent) {
-  const std::vector<TraceRequest> trace = ShortTrace(1, 12);
+  const std::vector<TraceRequest> trace = ShortTrace(1, 12, 1);
   for (const AttentionForm form : {AttentionForm::kGqa, AttentionForm::kMla}) {
     for (const KvType kv : {KvType::kE4m3, KvType::kBf16}) {
       SCOPED_TRACE(std::string(AttentionFormName(form)) + " " + std::string(KvTypeName(kv)));
@@ -90,7 +73,7 @@ struct KeepPlans : FaultHooks {
 
 template <class Hooks>
 void FaultsShow(bool disaggregated) {
-  const std::vector<TraceRequest> trace = ShortTrace(3, 14);
+  const std::vector<TraceRequest> trace = ShortTrace(3, 14, 1);
   EngineConfig config = Pair(AttentionForm::kGqa, KvType::kE4m3);
   config.features.disaggregated = disaggregated;
   {

@@ -12,6 +12,7 @@
 #include "kvfence/attention.h"
 #include "kvfence/bf16.h"
 #include "kvfence/rng.h"
+#include "tests/engine/traffic.h"
 
 namespace kvfence {
 namespace {
@@ -180,19 +181,6 @@ TEST(Transformer, MultiplyIsTheSumInOrder) {
       ASSERT_EQ(y[t * kOut + o], sum) << t << " " << o;
     }
   }
-}
-
-// All shapes that tests and runs use, one by one.
-std::vector<TransformerShape> Shapes() {
-  std::vector<TransformerShape> shapes;
-  for (const AttentionForm form : {AttentionForm::kGqa, AttentionForm::kMla}) {
-    for (const KvType kv : {KvType::kE4m3, KvType::kBf16}) {
-      for (const WeightType weights : {WeightType::kBf16, WeightType::kE4m3, WeightType::kInt4}) {
-        shapes.push_back(SmallTransformer(form, kv, weights));
-      }
-    }
-  }
-  return shapes;
 }
 
 std::vector<uint64_t> ResultsOf(const Transformer& model, uint64_t salt,

@@ -7,29 +7,10 @@
 
 #include "kvfence/engine.h"
 #include "tests/engine/fenced.h"
+#include "tests/engine/traffic.h"
 
 namespace kvfence {
 namespace {
-
-// Conversations with system prompts, at a sixteenth of their length.
-std::vector<TraceRequest> ShortTrace(uint64_t seed, uint64_t requests) {
-  TraceShape shape;
-  shape.seed = seed;
-  shape.requests = requests;
-  shape.conversations = 5;
-  shape.median_message = 120;
-  shape.largest_input = 1800;
-  shape.median_output = 96;
-  shape.largest_output = 240;
-  shape.identities = 2;
-  return ScaleTrace(GenerateTrace(shape), 16);
-}
-
-uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
-  uint64_t tokens = 0;
-  for (const TraceRequest& r : trace) tokens += r.output_length;
-  return tokens;
-}
 
 // A pool for two requests, so that they are preempted and found again in the cache.
 EngineConfig Pressed(const TransformerShape& shape) {
@@ -50,17 +31,6 @@ EngineReport RunNoop(const EngineConfig& config, const std::vector<TraceRequest>
   return (*engine)->Run();
 }
 
-std::vector<TransformerShape> Shapes() {
-  std::vector<TransformerShape> shapes;
-  for (const AttentionForm form : {AttentionForm::kGqa, AttentionForm::kMla}) {
-    for (const KvType kv : {KvType::kE4m3, KvType::kBf16}) {
-      for (const WeightType weights : {WeightType::kBf16, WeightType::kE4m3, WeightType::kInt4}) {
-        shapes.push_back(SmallTransformer(form, kv, weights));
-      }
-    }
-  }
-  return shapes;
-}
 std::string NameOf(const TransformerShape& s) {
   return std::string(AttentionFormName(s.attention)) + " " + std::string(KvTypeName(s.kv)) + " " +
          std::string(WeightTypeName(s.weights));
@@ -68,7 +38,7 @@ std::string NameOf(const TransformerShape& s) {
 
 // With prefix reuse, chunks, and preemption both by recompute and by swap (I-151).
 TEST(NumericEngine, PublishesWhatTheUnpagedModelPublishes) {
-  const std::vector<TraceRequest> trace = ShortTrace(1, 14);
+  const std::vector<TraceRequest> trace = ShortTrace(1, 14, 2);
   for (const TransformerShape& shape : Shapes()) {
     for (const bool swap : {false, true}) {
       SCOPED_TRACE(NameOf(shape) + (swap ? " swap" : ""));
@@ -89,7 +59,7 @@ TEST(NumericEngine, PublishesWhatTheUnpagedModelPublishes) {
 
 // Many requests go out to the host and come back, into pages that others have used meanwhile.
 TEST(NumericEngine, SwappedNumbersComeBackWhole) {
-  const std::vector<TraceRequest> trace = ShortTrace(4, 60);
+  const std::vector<TraceRequest> trace = ShortTrace(4, 60, 2);
   for (const AttentionForm form : {AttentionForm::kGqa, AttentionForm::kMla}) {
     EngineConfig config = Pressed(SmallTransformer(form, KvType::kE4m3, WeightType::kBf16));
     config.features = {};
@@ -109,7 +79,7 @@ TEST(NumericEngine, WithoutFaultsAnySetOfFeaturesIsRightAndTheFenceIsSilent) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
-    const std::vector<TraceRequest> trace = ShortTrace(seed, 12);
+    const std::vector<TraceRequest> trace = ShortTrace(seed, 12, 2);
     EngineConfig config = Pressed(shapes[seed % shapes.size()]);
     config.seed = rng.Next();
     config.page_size = uint64_t{1} << rng.Below(5);
@@ -130,7 +100,7 @@ TEST(NumericEngine, WithoutFaultsAnySetOfFeaturesIsRightAndTheFenceIsSilent) {
 }
 
 TEST(NumericEngine, I20_TheSameSeedGivesTheSameReport) {
-  const std::vector<TraceRequest> trace = ShortTrace(2, 8);
+  const std::vector<TraceRequest> trace = ShortTrace(2, 8, 2);
   EngineConfig config = Pressed({});
   const EngineReport a = RunNoop(config, trace);
   const EngineReport b = RunNoop(config, trace);
@@ -181,7 +151,7 @@ struct WrongSlots : FaultHooks {
 template <class Hooks>
 void FaultsShow(const TransformerShape& shape) {
   SCOPED_TRACE(NameOf(shape));
-  const std::vector<TraceRequest> trace = ShortTrace(3, 16);
+  const std::vector<TraceRequest> trace = ShortTrace(3, 16, 2);
   EngineConfig config = Pressed(shape);
   config.pages = 150;
   {
@@ -216,7 +186,7 @@ TEST(NumericEngine, AWriteIntoAnothersPageChangesTokensAndTheFenceLetsNoneOfThem
 }
 
 TEST(NumericEngine, RefusesShapesThatCannotBe) {
-  const std::vector<TraceRequest> trace = ShortTrace(1, 1);
+  const std::vector<TraceRequest> trace = ShortTrace(1, 1, 2);
   const auto refused = [&](auto change) {
     EngineConfig config = Pressed({});
     change(&config);

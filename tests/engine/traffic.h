@@ -24,6 +24,40 @@ inline std::vector<TraceRequest> SmallTrace(uint64_t seed, uint64_t requests) {
   return GenerateTrace(shape);
 }
 
+// Conversations with system prompts, at a sixteenth of their length: what the small transformer is
+// served with.
+inline std::vector<TraceRequest> ShortTrace(uint64_t seed, uint64_t requests, uint32_t identities) {
+  TraceShape shape;
+  shape.seed = seed;
+  shape.requests = requests;
+  shape.conversations = 5;
+  shape.median_message = 120;
+  shape.largest_input = 1800;
+  shape.median_output = 96;
+  shape.largest_output = 240;
+  shape.identities = identities;
+  return ScaleTrace(GenerateTrace(shape), 16);
+}
+
+inline uint64_t WantedTokens(const std::vector<TraceRequest>& trace) {
+  uint64_t tokens = 0;
+  for (const TraceRequest& r : trace) tokens += r.output_length;
+  return tokens;
+}
+
+// All small transformers that tests and runs use, one by one.
+inline std::vector<TransformerShape> Shapes() {
+  std::vector<TransformerShape> shapes;
+  for (const AttentionForm form : {AttentionForm::kGqa, AttentionForm::kMla}) {
+    for (const KvType kv : {KvType::kE4m3, KvType::kBf16}) {
+      for (const WeightType weights : {WeightType::kBf16, WeightType::kE4m3, WeightType::kInt4}) {
+        shapes.push_back(SmallTransformer(form, kv, weights));
+      }
+    }
+  }
+  return shapes;
+}
+
 // The features whose events the naive books understand; the fence itself judges the others.
 inline EngineFeatures NaiveFeatures(EngineFeatures features) {
   EngineFeatures naive{.prefix_cache = features.prefix_cache,
