@@ -131,6 +131,7 @@ class Fence::Impl {
   Stats stats;
   int64_t last_step = -1;
   SettlementStore result;
+  std::vector<LaunchedRow> retired_rows;  // a rank's, while it retires; kept for its memory
 };
 
 // Start-up geometry (reason `geometry`): arithmetic that would wrap, pools that overlap, page sizes

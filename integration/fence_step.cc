@@ -248,6 +248,7 @@ RowResult* FindRow(SettlementStore* store, Row row, size_t guess) {
 // Adds one rank's rows to the settlement: the union of the reasons of all ranks.
 void Merge(const std::vector<LaunchedRow>& rows, SettlementStore* store) {
   const bool first = store->rows.empty();  // no row stands twice in one rank
+  if (first) store->rows.reserve(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     const LaunchedRow& row = rows[i];
     RowResult* found = first ? nullptr : FindRow(store, row.row, i);
@@ -283,11 +284,11 @@ Status Fence::Impl::RetireOn(Rank& rank, OpenStep& open) {
     return Status::Invalid("steps retire in order: step " +
                            std::to_string(rank.launched.front().value()) + " comes first");
   }
-  std::vector<LaunchedRow> rows;
-  if (Status status = rank.ledger->Retire(step, &rows); !status.ok()) return status;
-  Merge(rows, &open.store);
+  if (Status status = rank.ledger->Retire(step, &retired_rows); !status.ok()) return status;
+  Merge(retired_rows, &open.store);
   // What ranks that are still to retire know of a row counts as well (I-9).
   for (const Rank& other : ranks) {
+    if (&other == &rank) continue;
     const auto& launched = other.ledger->Launched(step);
     for (size_t i = 0; i < launched.size(); ++i) {
       RowResult* row = FindRow(&open.store, launched[i].row, i);

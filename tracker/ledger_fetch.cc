@@ -33,8 +33,6 @@ void Ledger::Impl::ForWritten(const StepEvent& event, F f) {
 }
 
 void Ledger::Impl::FetchRows(const StepEvent& event) {
-  fetched_.clear();
-  for (const RowPlan& row : event.rows) fetched_.push_back(requests_.Find(row.req));
   for (const uint32_t slot : fetched_) {
     if (slot != kNone) Ask(requests_.at(slot));
   }

@@ -318,7 +318,7 @@ class Ledger::Impl {
   void ForWritten(const StepEvent& event, F f);
   void FetchWritten(const StepRecord& record) const;
   Status CheckRows(const StepEvent& event);
-  Status CheckRowPlan(const RowPlan& plan) const;
+  Status CheckRowPlan(const RowPlan& plan, uint32_t slot) const;
   void LaunchRow(const StepEvent& event, StepRecord& record, uint32_t index);
   void LaunchPool(const PoolBuffers& buffers, const RowPlan& plan, StepRecord& record,
                   uint32_t index, uint64_t length);

@@ -6,6 +6,7 @@
 // believes. I-8: nothing in this file reads the arrays under judgement.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "kvfence/check.h"
 #include "kvfence/rng.h"
@@ -31,12 +32,11 @@ SlotRange SlotsIn(uint64_t at, uint64_t page_size, uint64_t begin, uint64_t end)
 
 }  // namespace
 
-Status Ledger::Impl::CheckRowPlan(const RowPlan& plan) const {
+Status Ledger::Impl::CheckRowPlan(const RowPlan& plan, uint32_t slot) const {
   if (plan.row.value() >= config_.rows) {
     return Status::Invalid("there is no row " + std::to_string(plan.row.value()));
   }
   constexpr uint64_t kMax = kMaxLogicalPage;
-  const uint32_t slot = requests_.Find(plan.req);
   const uint64_t length = plan.base.value_or(slot == kNone ? 0 : requests_.at(slot).length);
   // Logical pages are 24 bits of a stamp (I-3), whatever the page size.
   if (length <= kMax && plan.new_tokens <= kMax && plan.draft <= kMax &&
@@ -50,8 +50,10 @@ Status Ledger::Impl::CheckRowPlan(const RowPlan& plan) const {
 Status Ledger::Impl::CheckRows(const StepEvent& event) {
   Status status;
   uint32_t task = 0;
+  fetched_.clear();
   for (const RowPlan& plan : event.rows) {
-    if (Status s = CheckRowPlan(plan); !s.ok()) return s;
+    fetched_.push_back(requests_.Find(plan.req));
+    if (Status s = CheckRowPlan(plan, fetched_.back()); !s.ok()) return s;
     if (task_of_row_[plan.row.value()] != kNone) return Status::Invalid("a row stands twice");
     task_of_row_[plan.row.value()] = task++;
   }
@@ -288,7 +290,7 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   const ledger::RowRecord& row = record.rows[write.row];
   Held& held = requests_.at(row.inc).lists[write.pool][write.at];
   Page& p = pages_.at(write.pool, held.page);
-  const ledger::ContentBook::Saved before = content_.Save(p);
+  ledger::ContentBook::Saved before = content_.Save(p);
   // Draft slots are void when the step is over, whatever stood there.
   VoidSlots(p, write.draft);
   Derive(write.pool, held.page);
@@ -307,9 +309,9 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
                       .overwrites = write.fresh.first < content_.Fill(p),
                       .carried = false,
                       .version = p.version,
-                      .before = before};
+                      .before = std::move(before)};
   if (n == 0) {
-    record.writes.push_back(w);
+    record.writes.push_back(std::move(w));
     return;
   }
   // A page that is filled from its start begins anew: foreign content before it doesn't count.
@@ -330,7 +332,7 @@ void Ledger::Impl::LaunchWrite(StepRecord& record, const PlannedWrite& write) {
   content_.Launch(p, write.fresh.first, n, write.stamp);
   content_.Own(p, write.stamp);
   w.version = p.version;
-  record.writes.push_back(w);
+  record.writes.push_back(std::move(w));
   Derive(write.pool, held.page);
   if (!config_.pools[write.pool].scales) {
     p.scale = scale_epochs_[write.pool];

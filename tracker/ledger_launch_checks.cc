@@ -33,7 +33,7 @@ void Ledger::Impl::FailAgain(StepRecord& record, uint32_t index) {
       }
     }
   }
-  FailRow(record, index, reasons);
+  if (!reasons.empty()) FailRow(record, index, reasons);
 }
 
 // Pages that a copy still brings while the step runs are asked at confirm.
