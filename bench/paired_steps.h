@@ -3,8 +3,8 @@
 // Idea: a step of two seconds on a shared machine comes out one per cent longer or shorter by
 // chance, and what is sought is a thirtieth of that. So the two parts of the answer are taken
 // apart. What the fence does itself (its calls) is small and timed by itself in each round. What it
-// leaves behind can only make the attention after it slower, and attention's pieces, a few
-// milliseconds each, lie beside the same piece without a fence: of each piece the median over the
+// leaves behind can only make the attention after it slower, and attention's pieces, a part of a
+// millisecond each, lie beside the same piece without a fence: of each piece the median over the
 // rounds of (with - without) is taken, and these are added up. A hiccup of the machine hits one arm
 // of a piece by chance and moves no median, while what the fence does to the same piece in most
 // rounds does, even where it is only the first piece after its launches. A step with the fence is

@@ -48,7 +48,10 @@ inline double MicrosecondsSince(ThreadClock::time_point start) {
 // The cache that all arms read, and the pages of each row in the order of its tokens.
 struct StepCache {
   StepCache(const StepOptions& options, uint64_t page_size)
-      : size(page_size), width((options.context + options.rounds + 3) / page_size + 1) {
+      : size(page_size),
+        width((options.context + options.rounds + 3) / page_size + 1),
+        part((kPartTokens + page_size - 1) / page_size * page_size),
+        parts(std::max<uint64_t>(1, options.context / part)) {
     Rng rng(options.seed);
     pages = options.rows * width + 1;
     std::vector<int32_t> order(pages - 1);
@@ -64,6 +67,7 @@ struct StepCache {
   int32_t Page(uint64_t row, uint64_t at) const { return table[row * width + at]; }
 
   uint64_t size, width, pages = 0;
+  uint64_t part, parts;  // tokens of a part, parts of a row
   std::vector<int32_t> table;
   std::vector<uint8_t> k, v;
 };
@@ -87,7 +91,7 @@ class StepArm {
     double rest = 0, fence = 0, launches = 0;
   };
 
-  // One decode step: Begin, Attend for each layer and row, End.
+  // One decode step: Begin, Attend for each layer, row and part, End.
   void Begin() {
     times_ = {};
     launches_before_ = fence_ ? fence_->stats().launch_ns : 0;
@@ -97,8 +101,8 @@ class StepArm {
     Fenced([&] { Launch(1); });
     times_.rest += MicrosecondsSince(start);
   }
-  // A row's part of one layer; returns its microseconds.
-  double Attend(uint64_t row) {
+  // A part of a row in one layer; returns its microseconds. The last part has what is over.
+  double Attend(uint64_t row, uint64_t part) {
     const ThreadClock::time_point start = ThreadClock::now();
     const uint64_t q_row = options_.kv_heads * options_.group * options_.head_dim;
     DecodeAttention attention;
@@ -113,10 +117,15 @@ class StepArm {
     attention.k_cache = cache_.k.data();
     attention.v_cache = cache_.v.data();
     attention.table = buffers_.table;
-    attention.table.entries = {entries_.data() + row * cache_.width, 32};
-    attention.table.entries_size -= row * cache_.width;
+    const uint64_t first = part * cache_.part;
+    const uint64_t entry = row * cache_.width + first / cache_.size;
+    attention.table.entries = {entries_.data() + entry, 32};
+    attention.table.entries_size -= entry;
+    attention.table.width -= first / cache_.size;
     attention.table.rows = attention.rows;
-    attention.lengths = {.values = {lengths_.data() + row, 32}, .rows = attention.rows};
+    const uint64_t over = static_cast<uint64_t>(lengths_[row]) - first;
+    auto length = static_cast<int32_t>(part + 1 < cache_.parts ? cache_.part : over);
+    attention.lengths = {.values = {&length, 32}, .rows = attention.rows};
     Must(DecodeAttentionCpu(attention));
     return MicrosecondsSince(start);
   }

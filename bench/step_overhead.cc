@@ -4,9 +4,10 @@
 // Idea: 64 rows of 8,192 tokens decode side by side; heads are, by default, those of a model of 8
 // billion parameters, a quarter of its layers: what the fence adds to a step weighs four times as
 // much here. Each round runs one step of each arm, with the same attention (the kernels' own), and
-// the arms take turns one row of one layer at a time, in an order drawn from the seed: so drift of
-// the machine within a hundredth of a second meets all arms alike. In a turn each arm has another
-// row, a third of all apart: what one arm has just read would lie in the last cache for the next.
+// the arms take turns 512 tokens of a row and layer at a time (a quarter of a millisecond), in an
+// order drawn from the seed: so drift of the machine within a thousandth of a second meets all arms
+// alike, and what interrupts a turn is rare. In a turn each arm has another row, a third of all
+// apart: what one arm has just read would lie in the last cache for the next.
 // An arm's launches come right before its first turn, its retirement right after its last, so what
 // they leave in the caches meets its own attention. How times become losses: paired_steps.h.
 //
@@ -77,19 +78,21 @@ double ReadRate(const StepCache& cache) {
 // All arms' steps of one round.
 class Round {
  public:
-  Round(const StepOptions& options, std::array<std::unique_ptr<StepArm>, kArms>* arms, Rng* rng)
-      : options_(options), arms_(*arms), rng_(*rng) {}
+  Round(const StepOptions& options, uint64_t parts,
+        std::array<std::unique_ptr<StepArm>, kArms>* arms, Rng* rng)
+      : options_(options), parts_(parts), arms_(*arms), rng_(*rng) {}
 
   // Appends to what was measured, or to nothing, where that is null.
   void Run(Measured* measured) {
-    const uint64_t last = options_.layers * options_.rows - 1;
+    const uint64_t of_layer = options_.rows * parts_, last = options_.layers * of_layer - 1;
     for (uint64_t turn = 0; turn <= last; ++turn) {
-      if (turn % options_.rows == 0) Shuffle(&places_);
+      if (turn % of_layer == 0) Shuffle(&places_);
       Shuffle(&order_);
       for (const size_t i : order_) {
         StepArm& arm = *arms_[i];
         if (turn == 0) arm.Begin();
-        const double took = arm.Attend((turn + places_[i] * options_.rows / kArms) % options_.rows);
+        const uint64_t row = (turn / parts_ + places_[i] * options_.rows / kArms) % options_.rows;
+        const double took = arm.Attend(row, turn % parts_);
         if (measured) measured->arms[i].steps.turns[turn].push_back(took);
         if (turn == last) End(i, measured);
       }
@@ -111,6 +114,7 @@ class Round {
   }
 
   const StepOptions& options_;
+  const uint64_t parts_;  // of a row
   std::array<std::unique_ptr<StepArm>, kArms>& arms_;
   Rng& rng_;
   std::array<size_t, kArms> order_ = {0, 1, 2};   // who is when in a turn
@@ -124,14 +128,14 @@ Measured Measure(const StepOptions& options, uint64_t page_size, const std::stri
   Measured measured;
   std::array<std::unique_ptr<StepArm>, kArms> arms;
   for (size_t i = 0; i < kArms; ++i) {
-    measured.arms[i].steps.turns.resize(options.layers * options.rows);
+    measured.arms[i].steps.turns.resize(options.layers * options.rows * cache.parts);
     if (kLevels[i] != Level::kOff) {
       measured.arms[i].warm_host = WarmHost(options, page_size, kLevels[i]);
     }
     arms[i] = std::make_unique<StepArm>(options, &cache, kLevels[i]);
   }
   Rng rng(options.seed ^ page_size);
-  Round round(options, &arms, &rng);
+  Round round(options, cache.parts, &arms, &rng);
   for (uint64_t r = 0; r <= options.rounds; ++r) {
     if (line.Due()) {
       line.Show("step_overhead: " + part + ", round " + std::to_string(r) + " of " +

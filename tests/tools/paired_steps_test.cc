@@ -16,7 +16,7 @@
 namespace kvfence {
 namespace {
 
-constexpr size_t kRounds = 20, kTurns = 512, kMachines = 8;
+constexpr size_t kRounds = 20, kTurns = 256, kMachines = 8;
 constexpr double kPiece = 4000;  // microseconds
 constexpr double kStep = kPiece * kTurns;
 
