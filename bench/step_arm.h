@@ -1,10 +1,10 @@
 // One arm of step_overhead: an engine's arrays and books for decode steps, with a fence or without.
 //
 // Idea: what an engine would do, and no more: it takes pages, fills table, lengths and slots, tells
-// the fence, attends, and settles. All arms read one cache and compute the same attention; they
-// differ in the fence's calls alone. Times are of this thread's processor, so that a neighbour who
-// takes it away counts for nothing. Invariant: the engine is honest, so a fence that reports
-// anything, or keeps a row back, ends the program.
+// the fence, attends, and settles. All arms read one cache through the same arrays and compute the
+// same attention; they differ in the fence's calls alone. Times are of this thread's processor, so
+// that a neighbour who takes it away counts for nothing. Invariant: the engine is honest, so a
+// fence that reports anything, or keeps a row back, ends the program.
 #pragma once
 
 #include <algorithm>
@@ -72,11 +72,27 @@ struct StepCache {
   std::vector<uint8_t> k, v;
 };
 
-// One arm: an engine's arrays and bookkeeping, with a fence or without.
+// What an engine uploads and attends with. One for all arms, which fill it alike in a round: where
+// arrays lie in memory mustn't tell one arm's attention from another's.
+struct StepArrays {
+  std::vector<int32_t> entries, starts, lengths;
+  std::vector<int64_t> slots;
+  std::vector<float> q, o;
+};
+
+// One arm: an engine's bookkeeping, with a fence or without.
 class StepArm {
  public:
-  StepArm(const StepOptions& options, const StepCache* cache, Level level)
-      : options_(options), cache_(*cache), length_(options.context) {
+  StepArm(const StepOptions& options, const StepCache* cache, StepArrays* arrays, Level level)
+      : options_(options),
+        cache_(*cache),
+        length_(options.context),
+        entries_(arrays->entries),
+        starts_(arrays->starts),
+        lengths_(arrays->lengths),
+        slots_(arrays->slots),
+        q_(arrays->q),
+        o_(arrays->o) {
     entries_.resize(options.rows * cache_.width);
     starts_.resize(options.rows + 1);
     lengths_.resize(options.rows);
@@ -267,9 +283,9 @@ class StepArm {
   std::vector<PageId> fresh_;
   uint64_t length_, taken_ = 0, uploaded_ = 0;  // tokens, pages, pages of each row
   StepId step_{0};
-  std::vector<int32_t> entries_, starts_, lengths_;
-  std::vector<int64_t> slots_;
-  std::vector<float> q_, o_;
+  std::vector<int32_t>&entries_, &starts_, &lengths_;
+  std::vector<int64_t>& slots_;
+  std::vector<float>&q_, &o_;
   PoolBuffers buffers_;
   Times times_;
   uint64_t launches_before_ = 0;

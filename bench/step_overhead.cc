@@ -3,11 +3,11 @@
 //
 // Idea: 64 rows of 8,192 tokens decode side by side; heads are, by default, those of a model of 8
 // billion parameters, a quarter of its layers: what the fence adds to a step weighs four times as
-// much here. Each round runs one step of each arm, with the same attention (the kernels' own), and
-// the arms take turns 512 tokens of a row and layer at a time (a quarter of a millisecond), in an
-// order drawn from the seed: so drift of the machine within a thousandth of a second meets all arms
-// alike, and what interrupts a turn is rare. In a turn each arm has another row, a third of all
-// apart: what one arm has just read would lie in the last cache for the next.
+// much here. Each round runs one step of each arm, with the same arrays and attention (the kernels'
+// own), and the arms take turns 512 tokens of a row and layer at a time (a quarter of a
+// millisecond), in an order drawn from the seed: so drift of the machine within a thousandth of a
+// second meets all arms alike, and what interrupts a turn is rare. In a turn each arm has another
+// row, a third of all apart: what one arm has just read would lie in the last cache for the next.
 // An arm's launches come right before its first turn, its retirement right after its last, so what
 // they leave in the caches meets its own attention. How times become losses: paired_steps.h.
 //
@@ -64,7 +64,8 @@ double WarmHost(StepOptions options, uint64_t page_size, Level level) {
   options.kv_heads = options.head_dim = options.group = 1;
   options.rounds = kWarmSteps;
   const StepCache cache(options, page_size);
-  return StepArm(options, &cache, level).WarmHost(kWarmSteps);
+  StepArrays arrays;
+  return StepArm(options, &cache, &arrays, level).WarmHost(kWarmSteps);
 }
 
 double ReadRate(const StepCache& cache) {
@@ -126,13 +127,14 @@ Measured Measure(const StepOptions& options, uint64_t page_size, const std::stri
   tools::ProgressLine line(tools::IsFancy(STDERR_FILENO));
   const StepCache cache(options, page_size);
   Measured measured;
+  StepArrays arrays;
   std::array<std::unique_ptr<StepArm>, kArms> arms;
   for (size_t i = 0; i < kArms; ++i) {
     measured.arms[i].steps.turns.resize(options.layers * options.rows * cache.parts);
     if (kLevels[i] != Level::kOff) {
       measured.arms[i].warm_host = WarmHost(options, page_size, kLevels[i]);
     }
-    arms[i] = std::make_unique<StepArm>(options, &cache, kLevels[i]);
+    arms[i] = std::make_unique<StepArm>(options, &cache, &arrays, kLevels[i]);
   }
   Rng rng(options.seed ^ page_size);
   Round round(options, cache.parts, &arms, &rng);
