@@ -19,7 +19,6 @@
 
 #include <array>
 #include <cstddef>
-#include <numeric>
 #include <vector>
 
 #include "kvfence/check.h"
