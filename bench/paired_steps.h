@@ -7,9 +7,12 @@
 // millisecond each, lie beside the same piece without a fence: of each piece the median over the
 // rounds of (with - without) is taken, and these are added up. A hiccup of the machine hits one arm
 // of a piece by chance and moves no median, while what the fence does to the same piece in most
-// rounds does, even where it is only the first piece after its launches. A step with the fence is
-// then the same round's step without it, and the fence's own time, and that shift; so the rounds'
-// own ups and downs cancel in the comparison. What this can't see is a slowness that attention
+// rounds does, even where it is only the first piece after its launches. Only the first pieces are
+// added up, until attention has read many times what a core's caches hold: behind these nothing of
+// the fence is there to be found, and thousands of pieces' noise would only hide it. What the later
+// ones add up to is told by itself. A step with the fence is then the same round's step without it,
+// and the fence's own time, and that shift; so the rounds' own ups and downs cancel in the
+// comparison. What this can't see is a slowness that attention
 // meets in fewer than half of the rounds, never at the same piece: the raw figures, each arm's own
 // sums, stand beside it for that.
 //
@@ -17,6 +20,7 @@
 // drawn alike have an expected shift of 0 however long the tails are.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -46,8 +50,10 @@ struct StepRounds {
 };
 
 struct StepLosses {
-  Interval throughput, p95;          // per cent, by the pieces
-  Interval own, shift;               // microseconds a step: the median round's own time; attention
+  Interval throughput, p95;  // per cent, by the pieces
+  // Microseconds a step: the median round's own time, and attention's shift near the launches, and
+  // behind that.
+  Interval own, shift, later;
   Interval raw_throughput, raw_p95;  // per cent, from each arm's own sums
 };
 
@@ -63,20 +69,23 @@ inline double P95Loss(const std::vector<double>& with, const std::vector<double>
   return 100 * (Quantile(with, 0.95) / Quantile(without, 0.95) - 1);
 }
 
-// Of each turn the median over the rounds `picks`, added up. `differences`: [turn][round].
-inline double ShiftOf(const std::vector<std::vector<double>>& differences,
+// Of each turn in [begin, end) the median over the rounds `picks`, added up. `differences`:
+// [turn][round].
+inline double ShiftOf(const std::vector<std::vector<double>>& differences, size_t begin, size_t end,
                       const std::vector<size_t>& picks) {
   double shift = 0;
   std::vector<double> drawn(picks.size());
-  for (const std::vector<double>& turn : differences) {
-    for (size_t i = 0; i < picks.size(); ++i) drawn[i] = turn[picks[i]];
+  for (size_t turn = begin; turn < end; ++turn) {
+    for (size_t i = 0; i < picks.size(); ++i) drawn[i] = differences[turn][picks[i]];
     shift += MedianInPlace(drawn);
   }
   return shift;
 }
 
-// Both arms have the same rounds, at least one, and the same turns.
-inline StepLosses CompareSteps(const StepRounds& with, const StepRounds& off, Rng rng) {
+// Both arms have the same rounds, at least one, and the same turns. `near`: how many turns after
+// the launches attention may still find what the fence left in the caches; those are a loss.
+inline StepLosses CompareSteps(const StepRounds& with, const StepRounds& off, size_t near,
+                               Rng rng) {
   const size_t rounds = off.rest.size();
   KVF_CHECK(rounds > 0 && with.rest.size() == rounds, "rounds come in pairs");
   KVF_CHECK(with.turns.size() == off.turns.size(), "turns come in pairs");
@@ -86,8 +95,10 @@ inline StepLosses CompareSteps(const StepRounds& with, const StepRounds& off, Rn
   }
   const std::vector<double> with_steps = with.Steps(), off_steps = off.Steps();
   std::vector<double> base(rounds), fenced(rounds), raw(rounds), own(rounds);
+  near = std::min(near, differences.size());
   const auto figures = [&](const std::vector<size_t>& picks) {
-    const double shift = ShiftOf(differences, picks);
+    const double shift = ShiftOf(differences, 0, near, picks);
+    const double later = ShiftOf(differences, near, differences.size(), picks);
     for (size_t i = 0; i < rounds; ++i) {
       const size_t r = picks[i];
       own[i] = with.rest[r] - off.rest[r];
@@ -95,16 +106,18 @@ inline StepLosses CompareSteps(const StepRounds& with, const StepRounds& off, Rn
       raw[i] = with_steps[r];
       fenced[i] = base[i] + own[i] + shift;
     }
-    return std::array{ThroughputLoss(fenced, base), P95Loss(fenced, base), Median(own), shift,
-                      ThroughputLoss(raw, base),    P95Loss(raw, base)};
+    return std::array{
+        ThroughputLoss(fenced, base), P95Loss(fenced, base), Median(own), shift, later,
+        ThroughputLoss(raw, base),    P95Loss(raw, base)};
   };
-  const auto found = Resampled<6>(rounds, kResamplings, rng, figures);
+  const auto found = Resampled<7>(rounds, kResamplings, rng, figures);
   return {.throughput = found[0],
           .p95 = found[1],
           .own = found[2],
           .shift = found[3],
-          .raw_throughput = found[4],
-          .raw_p95 = found[5]};
+          .later = found[4],
+          .raw_throughput = found[5],
+          .raw_p95 = found[6]};
 }
 
 }  // namespace kvfence

@@ -22,6 +22,8 @@ Ledger::Impl::Impl(const FenceConfig& config, RankId rank, DeltaSink* deltas,
                    std::function<void(const Violation&)> report)
     : config_(config),
       checks_(config.checks()),
+      has_state_(std::ranges::any_of(
+          config.pools, [](const PoolConfig& pool) { return pool.kind != PoolKind::kKv; })),
       rank_(rank),
       deltas_(deltas),
       report_(std::move(report)),

@@ -347,6 +347,7 @@ class Ledger::Impl {
 
   const FenceConfig config_;
   const CheckSet checks_;
+  const bool has_state_;  // a pool whose rows write pages whole, whatever their positions
   const RankId rank_;
   DeltaSink* const deltas_;
   const std::function<void(const Violation&)> report_;

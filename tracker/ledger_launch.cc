@@ -116,7 +116,7 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
     SortLate();
     JudgeLeases(event.step);
     plan_.same_step_reads = record.reads;
-    SetDigests(record);
+    if (config_.ranks > 1) SetDigests(record);
     launching_ = nullptr;
     *plan = &plan_;
   }

@@ -81,7 +81,7 @@ Status Ledger::Impl::Confirm(StepId step) {
   if (record == nullptr) return NotLaunched(step);
   record->confirmed = true;
   FetchWritten(*record);
-  for (uint32_t i = 0; i < record->rows.size(); ++i) {
+  for (uint32_t i = 0; has_state_ && i < record->rows.size(); ++i) {
     if (record->clean(i)) NoteStateWrites(*record, record->rows[i]);
   }
   // The device has made the pages that rows wrote their own. What copies brought there is, too.

@@ -57,7 +57,10 @@ Pair Invent(uint64_t seed, const std::function<double(size_t turn)>& longer, dou
   return pair;
 }
 
-StepLosses Compared(const Pair& pair) { return CompareSteps(pair.with, pair.off, Rng(1)); }
+// `near`: turns that may still find in the caches what the fence left there; all by default.
+StepLosses Compared(const Pair& pair, size_t near = kTurns) {
+  return CompareSteps(pair.with, pair.off, near, Rng(1));
+}
 
 bool Holds(const Interval& interval, double truth) {
   return interval.low <= truth && truth <= interval.high;
@@ -93,6 +96,16 @@ TEST(PairedSteps, AShiftOfTheFirstTurnsAloneIsFound) {
     EXPECT_GT(losses.throughput.low, 0.2) << "seed " << seed;
     EXPECT_LT(losses.throughput.high, 0.4) << "seed " << seed;
   }
+}
+
+// Behind the turns that can find anything of the fence's there is noise alone; it's told by itself.
+TEST(PairedSteps, LaterTurnsAreNoLossButTold) {
+  const auto longer = [](size_t turn) { return turn < 2 || turn >= kTurns - 2 ? 0.1 : 0.0; };
+  const StepLosses losses = Compared(Invent(1, longer), 8);
+  EXPECT_NEAR(losses.shift.value, 0.2 * kPiece, 0.02 * kPiece);
+  EXPECT_TRUE(Holds(losses.later, 0.2 * kPiece));
+  EXPECT_NEAR(losses.throughput.value, 100 * 0.2 / kTurns, 0.02);
+  EXPECT_LT(losses.shift.high - losses.shift.low, (losses.later.high - losses.later.low) / 3);
 }
 
 TEST(PairedSteps, OwnTimeIsALoss) {

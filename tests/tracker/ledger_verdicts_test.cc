@@ -131,7 +131,9 @@ TEST(Ledger, FactsOfTheStepRetiredLastAreStillThere) {
 
 TEST(Ledger, DigestsAgreeExactlyWhenBookkeepingDoes) {
   const auto digest = [](std::initializer_list<int64_t> pages, uint64_t n) {
-    Scene s;
+    FenceConfig config = SmallConfig();
+    config.ranks = 2;
+    Scene s(config);
     s.Admit("A");
     s.Alloc("A", pages);
     s.Launch(1, {{0, "A", n}});

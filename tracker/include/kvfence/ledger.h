@@ -71,7 +71,8 @@ struct LaunchedRow {
   RequestId req;
   CheckSet reasons;          // why it failed so far; empty: clean so far
   uint64_t good_prefix = 0;  // tokens known good, should it have to be recomputed
-  uint64_t digest = 0;       // of row, request, lengths, pages, tags: the same on each rank
+  // Of row, request, lengths, pages, tags: the same on each rank. With one rank nobody asks: 0.
+  uint64_t digest = 0;
 };
 
 // What the ledger holds of one living incarnation, and of one page: for incident records and tests.
