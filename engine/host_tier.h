@@ -6,9 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <memory>
+#include <iterator>
+#include <list>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kvfence/types.h"
@@ -23,7 +24,7 @@ class HostTier {
   uint64_t size() const { return order_.size(); }
   HostPage Find(size_t group, KeyId key) const {
     const auto it = pages_[group].find(key.value());
-    return it == pages_[group].end() ? nullptr : it->second;
+    return it == pages_[group].end() ? nullptr : it->second.page;
   }
   void Put(size_t group, KeyId key, HostPage page) {
     if (room_ == 0) return;
@@ -32,16 +33,25 @@ class HostTier {
       const auto [g, k] = order_.front();
       Drop(g, k);
     }
-    pages_[group].emplace(key.value(), std::move(page));
     order_.emplace_back(group, key);
+    pages_[group].emplace(key.value(), Kept{std::move(page), std::prev(order_.end())});
   }
   void Drop(size_t group, KeyId key) {
-    if (pages_[group].erase(key.value()) > 0) std::erase(order_, std::pair(group, key));
+    const auto it = pages_[group].find(key.value());
+    if (it == pages_[group].end()) return;
+    order_.erase(it->second.place);
+    pages_[group].erase(it);
   }
 
  private:
-  std::vector<std::unordered_map<uint64_t, HostPage>> pages_;  // by group; only looked up
-  std::deque<std::pair<size_t, KeyId>> order_;                 // oldest first
+  using Order = std::list<std::pair<size_t, KeyId>>;
+  struct Kept {
+    HostPage page;
+    Order::iterator place;
+  };
+
+  std::vector<std::unordered_map<uint64_t, Kept>> pages_;  // by group; only looked up
+  Order order_;                                            // oldest first
   uint64_t room_;
 };
 

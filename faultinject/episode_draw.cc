@@ -175,7 +175,7 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
   if (Status status = DrawFeatures(config, swarm, *plan, rng, &e); !status.ok()) return status;
   // What comes back late in a real trace has left the pool: a host with less room than the pool
   // never has what that lacks.
-  if (!generated) e.host_pages = std::max(e.host_pages, 2 * e.pages);
+  if (!generated) e.host_pages = std::max(e.host_pages, e.pages + e.pages / 8);
   Prepare(config, least, plan);
   // A trace that was given says all that its clients did: none of its requests is taken back.
   const bool withdrawing = rng.Chance(swarm.withdrawing, 8);
