@@ -163,7 +163,7 @@ class Campaign {
     }
     if (run.cut) {
       // Of a no-fault run what was served is told; the journal says that it's still to be done.
-      over_ = true;
+      over_ = partial_ = true;
       if (!planned.faulty()) state_.fold.Add(planned, std::move(run));
       return Status();
     }

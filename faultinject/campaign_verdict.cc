@@ -98,6 +98,14 @@ void JudgeCampaign(std::span<const FaultKind* const> kinds, CampaignReport* repo
       report->missing.push_back(std::move(line));
     }
   }
+  report->kinds_complete = report->green && report->missing.empty();
+  const CampaignConfig& config = report->config;
+  if (config.duration_seconds != 0 && config.shard.of == 1 && report->requests < config.requests) {
+    report->missing.push_back("time was up: " + std::to_string(report->requests) + " of " +
+                              std::to_string(config.requests) + " requests were served");
+  } else if (report->requests == 0) {
+    report->missing.push_back("no request was served to its end");
+  }
   if (kinds.size() < FaultKinds().size()) report->missing.push_back("not all fault kinds were run");
   if (report->config.only) report->missing.push_back("one run of the campaign was done alone");
   if (report->config.shard.of > 1) {

@@ -17,11 +17,11 @@ uint64_t PagesOf(uint64_t tokens, uint64_t page_size) {
 }
 
 Status TooFew(uint64_t pages, uint64_t page_size, uint64_t longest) {
-  return Status::Invalid("pages=" + std::to_string(pages) + " can't hold the longest request (" +
-                         std::to_string(longest) + " tokens): at page_size " +
-                         std::to_string(page_size) + " it takes at least " +
-                         std::to_string(PagesOf(longest, page_size) + 1) +
-                         " (one of them is the null page)");
+  return Status::Invalid(
+      "pages=" + std::to_string(pages) + " can't hold the longest request of a run (" +
+      std::to_string(longest) + " tokens; other runs may have longer ones): at page_size " +
+      std::to_string(page_size) + " it takes at least " +
+      std::to_string(PagesOf(longest, page_size) + 1) + " (one of them is the null page)");
 }
 
 // The page size: given, or drawn from those at which the given number of pages will do.

@@ -29,8 +29,8 @@ int FinishReport(std::string_view verb, const std::string& out, const CampaignRe
   PrintReport(report, command, IsFancy(fileno(people)), people);
   std::fprintf(people, "report: %s\n", html.c_str());
   if (report.partial) return kExitEnvironment;
-  return report.green && (report.complete || !report.config.until_complete) ? kExitClean
-                                                                            : kExitFinding;
+  return report.green && (report.kinds_complete || !report.config.until_complete) ? kExitClean
+                                                                                  : kExitFinding;
 }
 
 }  // namespace kvfence::tools

@@ -100,7 +100,8 @@ Status ReadMachine(PlanMachine* machine) {
   }
   machine->sharing = absl::GetFlag(FLAGS_sharing);
   if (!(machine->sharing >= 1 && machine->sharing <= kMaxSharing)) {
-    return BadFlag("sharing", "at least 1", std::to_string(machine->sharing));
+    return BadFlag("sharing", "1 to " + std::to_string(static_cast<uint64_t>(kMaxSharing)),
+                   std::to_string(machine->sharing));
   }
   return Status();
 }

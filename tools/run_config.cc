@@ -172,6 +172,11 @@ Status ReadWords(RunConfig* config) {
     return Status::Invalid("--until must be complete, got '" + until + "'");
   }
   config->campaign.until_complete = !until.empty();
+  const bool none = config->campaign.faults == std::vector<std::string>{"none"};
+  if (config->campaign.until_complete && (none || config->campaign.only)) {
+    return Status::Invalid("--until=complete goes on until fault kinds are complete: not with " +
+                           std::string(none ? "--faults=none" : "--only_run"));
+  }
   config->out = absl::GetFlag(FLAGS_out);
   if (config->out.empty()) return Status::Invalid("--out must name a folder");
   const int64_t jobs = absl::GetFlag(FLAGS_jobs);

@@ -252,6 +252,13 @@ Status Ledger::Impl::CheckGrowth(const Incarnation& inc, uint32_t pool, uint64_t
                 "logical page " + std::to_string(at) + " is beyond what a request may hold");
 }
 
+// Logical pages are 24 bits of a stamp (I-3), so tokens are no more, whatever the page size.
+Status Ledger::Impl::CheckTokens(uint64_t tokens) const {
+  if (tokens <= kMaxLogicalPage) return {};
+  return Status(StatusCode::kResourceExhausted,
+                std::to_string(tokens) + " tokens are more than a request can have");
+}
+
 const Ledger::Impl::Held* Ledger::Impl::HeldAt(const Incarnation& inc, uint32_t pool,
                                                uint64_t at) const {
   const auto& list = inc.lists[pool];

@@ -160,6 +160,7 @@ class Ledger::Impl {
   void Changed(Incarnation& inc) { inc.changed_step = steps_.launched(); }
   // How many entries `at` and `n` make a list have, or why not.
   Status CheckGrowth(const Incarnation& inc, uint32_t pool, uint64_t at, uint64_t n) const;
+  Status CheckTokens(uint64_t tokens) const;
   const Held* HeldAt(const Incarnation& inc, uint32_t pool, uint64_t at) const;
   void LinkEntry(uint32_t entry);
   void UnlinkEntry(uint32_t entry);

@@ -38,7 +38,7 @@ Status Ledger::Impl::CheckRowPlan(const RowPlan& plan, uint32_t slot) const {
   }
   constexpr uint64_t kMax = kMaxLogicalPage;
   const uint64_t length = plan.base.value_or(slot == kNone ? 0 : requests_.at(slot).length);
-  // Logical pages are 24 bits of a stamp (I-3), whatever the page size.
+  // As CheckTokens has it, of what the row reaches.
   if (length <= kMax && plan.new_tokens <= kMax && plan.draft <= kMax &&
       plan.reach.value_or(0) <= kMax && length + plan.new_tokens + plan.draft <= kMax) {
     return {};

@@ -143,6 +143,7 @@ Status Ledger::Impl::Share(const ShareEvent& event) {
   if (!event.digests.empty() && event.digests.size() != event.pages.size()) {
     return Status::Invalid("share: as many digests as pages, or none");
   }
+  if (Status s = CheckTokens(event.tokens); !s.ok()) return s;
   const uint32_t pool = event.pool.value();
   const uint32_t known = requests_.Find(event.req);
   if (known != kNone) {
@@ -183,6 +184,7 @@ void Ledger::Impl::JudgeFailedPages(const Incarnation& inc, uint32_t pool) {
 }
 
 Status Ledger::Impl::Ready(const ReadyEvent& event) {
+  if (Status s = CheckTokens(event.tokens); !s.ok()) return s;
   BeginEvent();
   const uint32_t slot = Living(event.req);
   if (slot == kNone) return {};
@@ -230,6 +232,7 @@ void Ledger::Impl::JudgeMissingPages(const Incarnation& inc, uint64_t tokens) {
 }
 
 Status Ledger::Impl::Trim(const TrimEvent& event) {
+  if (Status s = CheckTokens(event.tokens); !s.ok()) return s;
   BeginEvent();
   const uint32_t slot = Living(event.req);
   if (slot == kNone) return {};

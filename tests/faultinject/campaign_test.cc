@@ -203,6 +203,45 @@ TEST(Campaign, StopsWhenAskedAndSaysSo) {
   EXPECT_LT(report.requests, 300u);
 }
 
+// A run that is cut is the last thing a campaign on its own thread sees of being stopped: it isn't
+// asked for another one.
+TEST(Campaign, StoppedWithinARunItSaysSoToo) {
+  for (const std::string kinds : {"none", "all"}) {
+    std::atomic<bool> stop{false};
+    CampaignHooks hooks;
+    hooks.stop = &stop;
+    hooks.jobs = 0;
+    hooks.progress = [&](const CampaignProgress& p) { stop = stop || p.steps > 100; };
+    CampaignConfig config = Small(5, 3000, {kinds});
+    config.requests_per_run = 3000;
+    const CampaignReport report = MustRun(config, hooks);
+    EXPECT_TRUE(report.partial) << kinds;
+    EXPECT_FALSE(report.complete) << kinds;
+    EXPECT_TRUE(report.green) << kinds << ": " << Why(report);
+    EXPECT_LT(report.clean_arm.requests, 3000u) << kinds;
+  }
+}
+
+TEST(Campaign, ThatTimeWasUpIsSaid) {
+  CampaignConfig config = Small(5, 1'000'000, {"none"});
+  config.duration_seconds = 1;
+  const CampaignReport report = MustRun(config, {});
+  EXPECT_FALSE(report.partial);
+  EXPECT_THAT(report.missing, ::testing::Contains(HasSubstr("of 1000000 requests were served")));
+}
+
+// Complete is a campaign of all kinds; one of some may have done what was asked for all the same.
+TEST(Campaign, KindsThatWereAskedForCanBeComplete) {
+  CampaignConfig config = Small(1, 10, {"row_tail"});
+  config.until_complete = true;
+  const CampaignReport report = MustRun(config, {});
+  EXPECT_TRUE(report.green) << Why(report);
+  EXPECT_TRUE(report.kinds_complete);
+  EXPECT_FALSE(report.complete);
+  config.until_complete = false;
+  EXPECT_FALSE(MustRun(config, {}).kinds_complete);
+}
+
 TEST(Campaign, TellsItsListeners) {
   uint64_t faults = 0, outcomes = 0;
   double fraction = 0;

@@ -127,6 +127,8 @@ TEST(Cli, BadValuesAreNamedAndNothingIsMade) {
       {{"--level=all"}, "--level must be"},
       {{"--policy=shrug"}, "--policy must be log, abort, recompute or stop, got 'shrug'"},
       {{"--until=midnight"}, "--until must be complete"},
+      {{"--until=complete", "--faults=none"}, "not with --faults=none"},
+      {{"--until=complete", "--only_run=2"}, "not with --only_run"},
       {{"--faults="}, "--faults must be"},
       {{"--faults=row_tial"}, "unknown kind 'row_tial', did you mean 'row_tail'?"},
       {{"--backend=tpu"}, "--backend must be cpu or cuda, got 'tpu'"},

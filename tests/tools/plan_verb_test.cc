@@ -154,7 +154,7 @@ TEST(PlanVerb, MistakesNameTheFlagAndWhatWasExpected) {
       {"--page_size=0", "--page_size must be 1..16383, got 0"},
       {"--page_size=16384", "--page_size must be 1..16383, got 16384"},
       {"--rows=0", "--rows must be 1..65536, got 0"},
-      {"--sharing=0.5", "--sharing must be at least 1"},
+      {"--sharing=0.5", "--sharing must be 1 to 1048576"},
       {"--weights=fp4", "--weights needs a model"},
       {"--kv=fp8", "--kv needs a model"},
       {"--layer=8", "did you mean '--layers'?"},

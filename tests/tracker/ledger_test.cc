@@ -352,5 +352,21 @@ TEST(Ledger, FreeIsRefusedWherePagesGoBackByThemselves) {
   EXPECT_FALSE(s.ledger.Free({.pages = Scene::P({1})}).ok());
 }
 
+// Said where it is wrong, not at the next step; and nothing of it is taken.
+TEST(Ledger, ALengthBeyondARequestsIsRefusedWhereItIsSaid) {
+  constexpr uint64_t kTooMany = uint64_t{1} << 24;
+  Scene s;
+  s.Admit("A");
+  s.Alloc("A", {1, 2});
+  const RequestId a = Scene::R("A");
+  const PageId page(1);
+  EXPECT_EQ(s.ledger.Trim({.req = a, .tokens = kTooMany}).message(),
+            "16777216 tokens are more than a request can have");
+  EXPECT_FALSE(s.ledger.Ready({.req = a, .tokens = ~uint64_t{0}}).ok());
+  EXPECT_FALSE(s.ledger.Share({.req = a, .pages = {&page, 1}, .tokens = kTooMany}).ok());
+  s.Launch(1, {{0, "A", 3}});
+  EXPECT_TRUE(s.ledger.Trim({.req = a, .tokens = kTooMany - 1}).ok());
+}
+
 }  // namespace
 }  // namespace kvfence::testing

@@ -167,7 +167,8 @@ struct CampaignReport {
   std::vector<std::string> missing;    // what is missing to completeness, sentences
   std::vector<std::string> red;        // why it isn't green, sentences
   bool green = false, complete = false;
-  bool partial = false;  // interrupted: what was finished is in it
+  bool kinds_complete = false;  // complete, as far as the kinds go that were asked for
+  bool partial = false;         // interrupted: what was finished is in it
   // Measured with a clock, so no part of what the same flags give again.
   double seconds = 0;  // of all sittings, if it was resumed
   double clean_tokens_per_second = 0, off_tokens_per_second = 0;
