@@ -20,7 +20,7 @@ namespace kvfence {
 inline constexpr uint64_t kPartTokens = 512;
 
 struct StepOptions {
-  uint64_t rows = 64, context = 8192, rounds = 20, layers = 4, kv_heads = 8, group = 2;
+  uint64_t rows = 64, context = 8192, rounds = 20, layers = 8, kv_heads = 8, group = 2;
   uint64_t head_dim = 256, seed = 1;
   std::vector<uint64_t> page_sizes = {1, 16, 64};
   bool json = false;
@@ -32,7 +32,7 @@ inline constexpr const char* kStepHelp =
     "  --context=8192         tokens of each in the cache\n"
     "  --rounds=20            steps of each arm; the medians of much fewer keep the machine's "
     "hiccups\n"
-    "  --layers=4             passes of attention a step\n"
+    "  --layers=8             passes of attention a step\n"
     "  --kv_heads=8  --group=2  --head_dim=256    shape of attention; group: query heads per KV "
     "head\n"
     "  --page_sizes=1,16,64   tokens per page, one table part each\n"

@@ -2,8 +2,8 @@
 // full.
 //
 // Idea: 64 rows of 8,192 tokens decode side by side; heads are, by default, those of a model of 9
-// billion parameters (Gemma 2: two query heads of 256 to each of 8 KV heads), a tenth of its
-// layers: what the fence adds to a step weighs ten times as much here. With so few heads to a byte
+// billion parameters (Gemma 2: two query heads of 256 to each of 8 KV heads), a fifth of its
+// layers: what the fence adds to a step weighs five times as much here. With so few heads to a byte
 // attention waits for the memory and for little else, as it does on a GPU. Each round runs one step
 // of each arm, with the same arrays and attention (the kernels' own), and the arms take turns 512
 // tokens of a row and layer at a time (half of a millisecond), in an order drawn from the
