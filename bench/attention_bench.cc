@@ -21,6 +21,7 @@
 #include "kvfence/bf16.h"
 #include "kvfence/check.h"
 #include "kvfence/rng.h"
+#include "resampling.h"
 #include "straight_read.h"
 
 namespace kvfence {
@@ -137,11 +138,6 @@ double Seconds(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void ReadAll(const Cache& cache, CpuThreads* threads) {

@@ -19,9 +19,9 @@ void Ask(const T& what) {
 // Calls f(what the row expects of the first page that it writes) for each row and pool.
 template <class F>
 void Ledger::Impl::ForWritten(const StepEvent& event, F f) {
-  for (size_t i = 0; i < fetched_.size(); ++i) {
-    if (fetched_[i] == kNone) continue;
-    const Incarnation& inc = requests_.at(fetched_[i]);
+  for (size_t i = 0; i < slots_of_rows_.size(); ++i) {
+    if (slots_of_rows_[i] == kNone) continue;
+    const Incarnation& inc = requests_.at(slots_of_rows_[i]);
     for (const PoolBuffers& buffers : event.pools) {
       const uint32_t pool = buffers.pool.value();
       const auto& list = inc.lists[pool];
@@ -33,7 +33,7 @@ void Ledger::Impl::ForWritten(const StepEvent& event, F f) {
 }
 
 void Ledger::Impl::FetchRows(const StepEvent& event) {
-  for (const uint32_t slot : fetched_) {
+  for (const uint32_t slot : slots_of_rows_) {
     if (slot != kNone) Ask(requests_.at(slot));
   }
   ForWritten(event, [](const Held& held, uint32_t) { Ask(held); });

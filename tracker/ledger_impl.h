@@ -387,7 +387,7 @@ class Ledger::Impl {
   // Scratch of Launch, kept for its memory.
   StepPlan plan_;
   std::vector<uint32_t> task_of_row_;
-  std::vector<uint32_t> fetched_;  // by row of the step in hand, its request's slot
+  std::vector<uint32_t> slots_of_rows_;  // by row of the step in hand, its request's slot
   std::vector<std::pair<uint32_t, uint32_t>> late_;  // (pool task, late page)
   std::vector<User> users_;
   bool raced_ = false;  // the page just judged for issue may still be written by a running step

@@ -50,10 +50,10 @@ Status Ledger::Impl::CheckRowPlan(const RowPlan& plan, uint32_t slot) const {
 Status Ledger::Impl::CheckRows(const StepEvent& event) {
   Status status;
   uint32_t task = 0;
-  fetched_.clear();
+  slots_of_rows_.clear();
   for (const RowPlan& plan : event.rows) {
-    fetched_.push_back(requests_.Find(plan.req));
-    if (Status s = CheckRowPlan(plan, fetched_.back()); !s.ok()) return s;
+    slots_of_rows_.push_back(requests_.Find(plan.req));
+    if (Status s = CheckRowPlan(plan, slots_of_rows_.back()); !s.ok()) return s;
     if (task_of_row_[plan.row.value()] != kNone) return Status::Invalid("a row stands twice");
     task_of_row_[plan.row.value()] = task++;
   }
@@ -131,7 +131,7 @@ Status Ledger::Impl::Launch(const StepEvent& event, const StepPlan** plan) {
 
 void Ledger::Impl::LaunchRow(const StepEvent& event, StepRecord& record, uint32_t index) {
   const RowPlan& plan = event.rows[index];
-  const uint32_t slot = fetched_[index];
+  const uint32_t slot = slots_of_rows_[index];
   const RequestId id = slot == kNone ? requests_.Resolve(plan.req) : requests_.at(slot).id;
   const uint64_t before = slot == kNone ? 0 : requests_.at(slot).length;
   const uint64_t length = plan.base.value_or(before);
