@@ -75,6 +75,8 @@ Json MeasureStep(uint32_t page_size, uint32_t layers, Gpu* gpu) {
     without(stream);
     batch.Confirm(stream);
   };
+  with(gpu->stream());  // so that all kernels are loaded before a capture
+  gpu->Wait();
   const auto times = gpu->InTurnsUs({with, without, gpu->Captured(with), gpu->Captured(without)});
   batch.MustBeClean();
   attention.MustMakeSense();
