@@ -59,12 +59,6 @@ struct Pool {
   KvPages pages;
 };
 
-bool Same(Pool& a, Pool& b) {
-  return std::memcmp(a.k.data(), b.k.data(), a.k.size) == 0 &&
-         std::memcmp(a.v.data(), b.v.data(), a.v.size) == 0 && a.k_scales == b.k_scales &&
-         a.v_scales == b.v_scales;
-}
-
 // Tokens whose numbers range from subnormal to far beyond the format, NaN and infinity among them.
 struct Tokens {
   explicit Tokens(FloatType type) {
@@ -126,6 +120,12 @@ class KvPagesGpu : public testing::Test {
     if (!CudaAvailable(&why)) GTEST_SKIP() << why;
   }
 };
+
+bool Same(Pool& a, Pool& b) {
+  return std::memcmp(a.k.data(), b.k.data(), a.k.size) == 0 &&
+         std::memcmp(a.v.data(), b.v.data(), a.v.size) == 0 && a.k_scales == b.k_scales &&
+         a.v_scales == b.v_scales;
+}
 
 KvPages Lent(Pool* pool, Managed* managed) {
   KvPages pages = pool->pages;
