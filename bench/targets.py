@@ -3,7 +3,7 @@
 Idea: nothing is timed here. The programs' own JSON is read, as `./dev bench` leaves it; where a
 target is no benchmark's, the tool itself is asked (catalogue, device bytes, a real trace). A figure
 that isn't there is "not measured", never a pass (I-143). What only a GPU can tell is read from what
-`./dev gpu` left, or from what was kept of it; on other devices than the target's it's told, not judged.
+`./dev gpu` left, or was kept of it; on other devices than the target's it's told, not judged.
 
 usage: targets.py [--results=DIR] [--gpu=FILE] [--tool=FILE] [--trace=FILE] [--keep] [--quick]
 
