@@ -27,11 +27,12 @@ void RedOutcomes(const FaultTally& tally, std::vector<std::string>* red) {
   }
 }
 
-// Declared reasons that never answered, though the fault was put in often enough, or the campaign
-// went on for them until its end: a dead check.
+// Declared reasons that never answered, though the fault was put in so often that a campaign which
+// is to be complete would give up, or it did go on to its end: a dead check. Seldom answered is no
+// reason: what a campaign's draw leaves out makes some answers rare in all of its runs.
 void RedReasons(const FaultKind& kind, const FaultTally& tally, bool to_the_end,
                 std::vector<std::string>* red) {
-  if (tally.activated < kActivationsToComplete && !to_the_end) return;
+  if (tally.activated < kActivationsToGiveUp && !to_the_end) return;
   for (const std::string& reason : SilentReasons(kind, tally)) {
     red->push_back(tally.kind + ": " + reason + " never answered in " +
                    std::to_string(tally.activated) + " activations");

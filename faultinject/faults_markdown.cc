@@ -77,7 +77,7 @@ constexpr std::string_view kTail =
     "and\n"
     "each kind that isn't bookkeeping only published wrong tokens without the fence. A reason "
     "that\n"
-    "never answered in 300 activations makes it red, and so does one that never answered at all "
+    "never answered in 3,000 activations makes it red, and so does one that never answered at all "
     "where\n"
     "a campaign went on to be complete.\n";
 

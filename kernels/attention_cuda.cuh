@@ -1,4 +1,5 @@
-// The decode attention kernels, for nvcc and for the CPU shim.
+// Decode attention by multiply-adds, for few query heads a KV head, and the launch of either kernel
+// (attention_mma.cuh is the other); for nvcc and for the CPU shim.
 //
 // Idea: a block is one row, one KV head, up to 16 of its lines (query heads of all query tokens)
 // and, when contexts are spread, one part of the context; a warp is two lines and one share of the
@@ -9,15 +10,12 @@
 // takes which position depends on logical positions only (I-62).
 #pragma once
 
-#include "attention_problem.h"
-#include "kvfence/cuda_on_cpu.h"
+#include "attention_cuda_parts.cuh"
+#include "attention_mma.cuh"
 
 namespace kvfence::attention {
 inline namespace KVF_KERNEL_BUILD {
 
-inline constexpr uint32_t kLaneDims = 16;  // numbers of one lane: a 16-byte load of codes
-inline constexpr uint32_t kWarpLanes = 32;
-inline constexpr uint32_t kBlockWarps = 8;
 inline constexpr uint32_t kWarpLines = 2;
 
 // How a launch is cut, from its geometry alone, so that a captured graph stays valid.
@@ -33,19 +31,6 @@ KVF_HD AttentionGrid AttentionGridOf(const Problem& a, uint32_t parts) {
   const uint32_t line_warps = pairs < kBlockWarps ? pairs : kBlockWarps;
   return {line_warps, kBlockWarps / line_warps, (pairs + line_warps - 1) / line_warps, parts};
 }
-
-// What kinds of kernel there are: the dims of keys and values, and their type.
-template <uint32_t kDim0, uint32_t kDim1, KvType kType>
-struct Form {
-  static constexpr uint32_t kKey = kDim0;   // and the value's
-  static constexpr uint32_t kTail = kDim1;  // of the key only; then the value is the key (MLA)
-  static constexpr KvType kKv = kType;
-  static constexpr uint32_t kBytes = kType == KvType::kE4m3 ? 1 : 2;
-  static constexpr uint32_t kTokenLanes = kDim0 / kLaneDims;
-  static constexpr uint32_t kTokens = kWarpLanes / kTokenLanes;  // of a warp at a time
-  static constexpr uint32_t kTailDims = kDim1 / kWarpLanes;      // of a lane
-  static_assert(kDim1 == 0 || kTokenLanes == kWarpLanes);
-};
 
 template <class F>
 struct Lane {
@@ -204,54 +189,6 @@ __device__ __forceinline__ void JoinWarp(Lane<F>* lane) {
   }
 }
 
-// A line's sum while it is joined: a warp has it, a lane each 32nd number.
-template <class F>
-struct LineSum {
-  SoftmaxState state;
-  float acc[F::kKey / kWarpLanes];
-
-  __device__ __forceinline__ void Clear() {
-    state = EmptySoftmax();
-    KVF_UNROLL
-    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) acc[i] = 0.0f;
-  }
-  __device__ __forceinline__ void Take(SoftmaxState other, const float* numbers, uint32_t stride) {
-    const TokenWeight joined = TakeState(&state, other);
-    KVF_UNROLL
-    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
-      acc[i] = acc[i] * joined.keep + numbers[i * stride] * joined.weight;
-    }
-  }
-  __device__ __forceinline__ void TakePartial(const float* partial) {
-    Take({partial[F::kKey], partial[F::kKey + 1]}, partial + threadIdx.x, kWarpLanes);
-  }
-  __device__ __forceinline__ void Leave(float* partial) const {
-    KVF_UNROLL
-    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
-      partial[i * kWarpLanes + threadIdx.x] = acc[i];
-    }
-    if (threadIdx.x != 0) return;
-    partial[F::kKey] = state.max;
-    partial[F::kKey + 1] = state.sum;
-  }
-  __device__ __forceinline__ void Write(const Problem& a, uint32_t kv_head, uint64_t out) const {
-    const float scale = OutputScale(a, kv_head, state);
-    KVF_UNROLL
-    for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
-      StoreFloat(a.o, out * F::kKey + i * kWarpLanes + threadIdx.x, acc[i] * scale);
-    }
-    if (a.lse != nullptr && threadIdx.x == 0) a.lse[out] = LogSumExp(state);
-  }
-};
-
-// Where a line's partial result of a part lies in the workspace.
-KVF_HD uint64_t PartialAt(const Problem& a, uint32_t parts, uint32_t row, uint32_t kv_head,
-                          uint32_t line, uint64_t part) {
-  const uint64_t lines = uint64_t{a.seq_len_q} * GroupOf(a);
-  const uint64_t which = (uint64_t{row} * a.num_kv_heads + kv_head) * lines + line;
-  return (which * parts + part) * PartialFloats(a.dim_v);
-}
-
 template <class F>
 __device__ __forceinline__ void OpenLines(const Problem& a, const AttentionRow& row,
                                           uint32_t kv_head, uint32_t first_line, uint32_t lines,
@@ -336,13 +273,8 @@ __global__ void __launch_bounds__(kBlockWarps* kWarpLanes, 1)
   Lane<F> lane;
   OpenLines<F>(a, row, kv_head, warp_line, lines, &lane);
   const Span all = SpanOfRow(a, row);
-  Span chunks = ChunksOfRow(a, all);
-  const bool spread = gridDim.z > 1;
-  if (spread) {  // the last block takes what is beyond max_kv_len, too
-    chunks.begin = MaxOf(chunks.begin, blockIdx.z);
-    if (blockIdx.z + 1 < gridDim.z) chunks.end = MinOf(chunks.end, uint64_t{blockIdx.z} + 1);
-  }
-  if (spread && chunks.begin >= chunks.end) return;
+  const Span chunks = ChunksOfBlock(a, all);
+  if (gridDim.z > 1 && chunks.begin >= chunks.end) return;
   const float scale = a.score_scale * ScaleAt(a.k_head_scales, kv_head);
   LineSum<F> total[kWarpLines];
   KVF_UNROLL
@@ -363,44 +295,27 @@ __global__ void __launch_bounds__(kBlockWarps* kWarpLanes, 1)
   KVF_UNROLL
   for (uint32_t l = 0; l < kWarpLines; ++l) {
     const uint32_t line = warp_line + l;
-    if (line >= lines) continue;
-    if (spread) {
-      total[l].Leave(a.workspace + PartialAt(a, gridDim.z, blockIdx.x, kv_head, line, blockIdx.z));
-    } else {
-      total[l].Write(a, kv_head, OutputOfLine(a, row, kv_head, line));
-    }
+    if (line < lines) Finish<F>(a, row, kv_head, line, total[l]);
   }
-}
-
-// Joins what the parts of a context left in the workspace, in order. A warp is one line; grid
-// (rows, lines of all KV heads / 8), block (32, 8).
-template <class F>
-__global__ void __launch_bounds__(kBlockWarps* kWarpLanes)
-    JoinKernel(const KVF_GRID_CONSTANT Problem a, uint32_t parts) {
-  const uint32_t most = a.seq_len_q * GroupOf(a);
-  const uint32_t which = blockIdx.y * blockDim.y + threadIdx.y;
-  const uint32_t kv_head = which / most;
-  const uint32_t line = which % most;
-  const AttentionRow row = AttentionRowOf(a, blockIdx.x);
-  if (kv_head >= a.num_kv_heads || line >= LinesOfRow(a, row)) return;
-  const Span chunks = ChunksOfRow(a, SpanOfRow(a, row));
-  LineSum<F> total;
-  total.Clear();
-  for (uint64_t c = MinOf(chunks.begin, parts - 1); c < MinOf(chunks.end, parts); ++c) {
-    total.TakePartial(a.workspace + PartialAt(a, parts, blockIdx.x, kv_head, line, c));
-  }
-  total.Write(a, kv_head, OutputOfLine(a, row, kv_head, line));
 }
 
 template <class F, class Stream>
-void LaunchForm(const Problem& a, Stream stream) {
-  const uint32_t parts = a.workspace == nullptr ? 1 : SpreadParts(a);
+void LaunchKernel(const Problem& a, uint32_t parts, Stream stream) {
+  if constexpr (F::kKey >= 64) {
+    if (PaysOnTensorCores(a)) return LaunchMma<F>(a, parts, stream);
+  }
   const AttentionGrid cut = AttentionGridOf(a, parts);
   const dim3 grid(a.rows, a.num_kv_heads * cut.line_blocks, parts);
   const dim3 block(kWarpLanes, cut.shares, cut.line_warps);
   const size_t shared_bytes =
       size_t{cut.line_warps} * cut.shares * kWarpLines * PartialFloats(F::kKey) * sizeof(float);
   KVF_LAUNCH(DecodeAttentionKernel<F>, grid, block, shared_bytes, stream, a, cut.line_blocks);
+}
+
+template <class F, class Stream>
+void LaunchForm(const Problem& a, Stream stream) {
+  const uint32_t parts = a.workspace == nullptr ? 1 : SpreadParts(a);
+  LaunchKernel<F>(a, parts, stream);
   if (parts == 1) return;
   const uint32_t lines = a.seq_len_q * a.num_qo_heads;
   const dim3 join_grid(a.rows, (lines + kBlockWarps - 1) / kBlockWarps);

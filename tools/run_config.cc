@@ -18,8 +18,8 @@ ABSL_FLAG(std::string, seed, "1",
           "seed of the whole run, a number or a commit id: the same seed gives the same report");
 ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: the generator");
 ABSL_FLAG(int64_t, requests, -1,
-          "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or the "
-          "default number");
+          "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or of the "
+          "generator 20000, about a minute");
 ABSL_FLAG(
     int64_t, steps, -1,
     "stop the no-fault arm after this many steps, and the faults once they have had as many and "

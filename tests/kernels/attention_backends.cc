@@ -50,8 +50,13 @@ Status RunShimSpread(const AttentionCall& call) {
   return Status();
 }
 
-std::string Wrong(const std::vector<float>& found, const AttentionCase& c) {
-  const std::vector<AttentionCase::Answer> expected = c.Expected();
+double DeviceRounding(const AttentionCase& c) {
+  const attention::Problem problem = ProblemOfCall({&c.args, c.shape().mla ? &c.mla : nullptr});
+  return attention::PaysOnTensorCores(problem) ? 0x1p-15 : 0;
+}
+
+std::string Wrong(const std::vector<float>& found, const AttentionCase& c, double rounding) {
+  const std::vector<AttentionCase::Answer> expected = c.Expected(rounding);
   std::ostringstream text;
   if (found.size() != expected.size()) {
     text << found.size() << " outputs for " << expected.size();

@@ -34,7 +34,10 @@ inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// What the CUDA kernel that takes the case rounds queries and weights to (docs/numerics.md).
+double DeviceRounding(const AttentionCase& c);
+
 // The first output that isn't what the oracle says, in words; empty if all are within the bound.
-std::string Wrong(const std::vector<float>& found, const AttentionCase& c);
+std::string Wrong(const std::vector<float>& found, const AttentionCase& c, double rounding = 0);
 
 }  // namespace kvfence

@@ -343,14 +343,14 @@ std::vector<model::Token> AttentionCase::TokensRead(uint32_t row, uint32_t query
   return read;
 }
 
-std::vector<AttentionCase::Answer> AttentionCase::Expected() const {
+std::vector<AttentionCase::Answer> AttentionCase::Expected(double rounding) const {
   std::vector<Answer> o, lse;
   model::AttentionShape s{shape_.qo_heads, KvHeads(), KeyDim(), ValueDim(), 0.0625};
   if (!shape_.mla) {
     s.sm_scale = args.sm_scale != 0 ? double{args.sm_scale} : 1 / std::sqrt(double(KeyDim()));
   }
   const double u = std::ldexp(1, -24);
-  const double factor = std::ldexp(1, shape_.bf16_kv ? -16 : -20);  // rounding of q and weights
+  const double factor = std::max(rounding, std::ldexp(1, shape_.bf16_kv ? -16 : -20));
   size_t next = 0;
   for (uint32_t r = 0; r < rows(); ++r) {
     for (uint32_t i = 0; i < QueryTokens(r); ++i, next += shape_.qo_heads * KeyDim()) {
@@ -362,8 +362,8 @@ std::vector<AttentionCase::Answer> AttentionCase::Expected() const {
       for (size_t j = 0; j < found.o.size(); ++j) {
         const double score = found.score_size[j / ValueDim()] * ((KeyDim() + 8) * u + factor);
         const double bound = found.value_size[j] * (std::expm1(2 * score) + factor + 1.5 * n * u);
-        const double rounding = shape_.bf16 ? std::fabs(found.o[j]) * std::ldexp(1, -8) : 0;
-        o.push_back({found.o[j], bound + rounding + 1e-30});
+        const double stored = shape_.bf16 ? std::fabs(found.o[j]) * std::ldexp(1, -8) : 0;
+        o.push_back({found.o[j], bound + stored + 1e-30});
       }
       for (size_t h = 0; h < found.lse.size(); ++h) {
         const double score = found.score_size[h] * ((KeyDim() + 8) * u + factor);

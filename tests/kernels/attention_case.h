@@ -70,11 +70,11 @@ class AttentionCase {
   std::vector<float> Run(const AttentionBackend& backend);
 
   // The oracle's answers in the same order, and how far a float backend may be from each
-  // (docs/numerics.md).
+  // (docs/numerics.md). `rounding` of queries and weights, where it's more than the CPU loops'.
   struct Answer {
     double value, bound;
   };
-  std::vector<Answer> Expected() const;
+  std::vector<Answer> Expected(double rounding) const;
 
   const Shape& shape() const { return shape_; }
   uint32_t rows() const { return static_cast<uint32_t>(shape_.lengths.size()); }

@@ -139,7 +139,7 @@ TEST_F(AttentionGpuDevice, AgreesWithTheOracle) {
       shape.lengths = {0, 1, 33, 700};
       AttentionCase c(shape, dim);
       const std::vector<float> found = c.Run(RunDevice(How::kWalked));
-      ASSERT_EQ(Wrong(found, c), "") << dim << csr;
+      ASSERT_EQ(Wrong(found, c, DeviceRounding(c)), "") << dim << csr;
     }
   }
 }
@@ -160,8 +160,9 @@ TEST_F(AttentionGpuDevice, AgreesWithTheOracleInEachFormAndFormat) {
         shape.lengths = {0, 1, 65, 2500};
         AttentionCase c(shape, 3);
         const std::vector<float> walked = c.Run(RunDevice(How::kWalked));
-        ASSERT_EQ(Wrong(walked, c), "") << mla << bf16_kv << other;
-        ASSERT_EQ(Wrong(c.Run(RunDevice(How::kSpread)), c), "") << mla << bf16_kv << other;
+        ASSERT_EQ(Wrong(walked, c, DeviceRounding(c)), "") << mla << bf16_kv << other;
+        ASSERT_EQ(Wrong(c.Run(RunDevice(How::kSpread)), c, DeviceRounding(c)), "")
+            << mla << bf16_kv << other;
         ASSERT_TRUE(SameBits(c.Run(RunDevice(How::kGraph)), walked)) << mla << bf16_kv << other;
       }
     }
@@ -176,7 +177,7 @@ TEST_F(AttentionGpuDevice, SeveralQueryTokensAgreeWithTheOracle) {
     shape.query_tokens = {3, 1, 2, 3};
     shape.lengths = {3, 1, 40, 700};
     AttentionCase c(shape, 4);
-    ASSERT_EQ(Wrong(c.Run(RunDevice(How::kWalked)), c), "") << mla;
+    ASSERT_EQ(Wrong(c.Run(RunDevice(How::kWalked)), c, DeviceRounding(c)), "") << mla;
   }
 }
 

@@ -18,7 +18,8 @@
 // come, throws LaunchError. Under TSan only what orders memory on the device does so here:
 // __syncthreads, __syncwarp, and __threadfence on both sides of an atomic. Shuffles and votes order
 // nothing, and blocks of one launch are unordered though they run one after another.
-// Not covered: blocks that wait for each other, tensor cores, copy engines, speed.
+// Not covered: blocks that wait for each other, copy engines, speed; of tensor cores, all but what
+// kernels/mma_bf16.cuh spells out.
 #pragma once
 
 // Kernels are one source in two builds, and both may be linked into one program (a test that runs

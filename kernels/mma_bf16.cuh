@@ -1,0 +1,101 @@
+// One tensor-core instruction, C += A * B with A 16 x 16 and B 16 x 8 in BF16, and how numbers of
+// the cache become its operands.
+//
+// Idea: what a warp's lanes hold of A, B and C is the instruction's own layout (PTX ISA, "Matrix
+// Fragments for mma.m16n8k16"): with g = lane / 4 and t = lane % 4, of A rows g and g + 8 and of B
+// column g, at k = 2t, 2t + 1, 2t + 8, 2t + 9; of C rows g and g + 8, columns 2t and 2t + 1. On the
+// CPU shim the same layout is computed from what all lanes brought, so that a number in the wrong
+// place shows there. Invariant: cache numbers become BF16 without rounding; a NaN stays one.
+#pragma once
+
+#include <cstdint>
+
+#include "kvfence/bf16.h"
+#include "kvfence/cuda_on_cpu.h"
+#include "kvfence/fp8.h"
+
+namespace kvfence::attention {
+inline namespace KVF_KERNEL_BUILD {
+
+// a: rows (g, g + 8) at k = 2t, then both at k = 2t + 8. b: k = 2t, then 2t + 8. c: row g, then
+// row g + 8. Two BF16 numbers a word, the lower k in the lower half. The whole warp calls it.
+__device__ __forceinline__ void MmaBf16(float (&c)[4], uint4 a, uint2 b) {
+#if defined(__CUDACC__)
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+#else
+  struct {
+    uint32_t words[6][32];  // a.x .. a.w, b.x, b.y of each lane
+  } all;
+  const uint64_t brought[3] = {a.x | uint64_t{a.y} << 32, a.z | uint64_t{a.w} << 32,
+                               b.x | uint64_t{b.y} << 32};
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t* lanes = cuda_on_cpu::WarpExchange("mma.sync", ~0u, brought[i], false);
+    for (int lane = 0; lane < 32; ++lane) {
+      all.words[2 * i][lane] = static_cast<uint32_t>(lanes[lane]);
+      all.words[2 * i + 1][lane] = static_cast<uint32_t>(lanes[lane] >> 32);
+    }
+  }
+  const uint32_t g = cuda_on_cpu::LaneIndex() / 4, t = cuda_on_cpu::LaneIndex() % 4;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t upper = i / 2, column = 2 * t + i % 2;  // row g + 8 * upper
+    float sum = 0.0f;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint32_t of = k % 8 / 2, late = k / 8, half = 16 * (k % 2);
+      const uint32_t from_a = all.words[2 * late + upper][4 * g + of] >> half;
+      const uint32_t from_b = all.words[4 + late][4 * column + of] >> half;
+      sum +=
+          Bf16ToFloat(static_cast<uint16_t>(from_a)) * Bf16ToFloat(static_cast<uint16_t>(from_b));
+    }
+    c[i] += sum;
+  }
+#endif
+}
+
+KVF_HD uint32_t Pair(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
+
+// Both halves times 2^120: exact for what comes of a code.
+__device__ __forceinline__ uint32_t TimesTwoTo120(uint32_t pair) {
+#if defined(__CUDACC__)
+  uint32_t scaled;  // multiplication alone needs sm_90
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(scaled)
+      : "r"(pair), "r"(0x7B807B80u), "r"(0x80008000u));
+  return scaled;
+#else
+  return Pair(FloatToBf16(Bf16ToFloat(static_cast<uint16_t>(pair)) * 0x1p120f),
+              FloatToBf16(Bf16ToFloat(static_cast<uint16_t>(pair >> 16)) * 0x1p120f));
+#endif
+}
+
+// Two e4m3 codes, each the high byte of a half word. Their exponent's place in BF16 is four bits
+// further down, where its bias is 120 too large; that holds for subnormal codes, too.
+__device__ __forceinline__ uint32_t Bf16OfCodes(uint32_t codes) {
+  const uint32_t scaled = TimesTwoTo120((codes & 0x7F007F00u) >> 4 | (codes & 0x80008000u));
+  const uint32_t low = (codes & 0x7F00u) == 0x7F00u ? 0x7FC0u : 0u;  // the only NaN of the format
+  const uint32_t high = (codes & 0x7F000000u) == 0x7F000000u ? 0x7FC00000u : 0u;
+  return scaled | low | high;
+}
+
+// Four codes, in their order, as two pairs.
+__device__ __forceinline__ uint2 Bf16OfWord(uint32_t word) {
+  return {Bf16OfCodes((word & 0xFFu) << 8 | (word & 0xFF00u) << 16),
+          Bf16OfCodes((word >> 8 & 0xFF00u) | (word & 0xFF000000u))};
+}
+
+// A float as the sum of two BF16 numbers, to 2^-16 of its size; infinities and NaNs stay.
+struct SplitFloat {
+  uint16_t high, low;
+};
+KVF_HD SplitFloat Split(float value) {
+  const auto high = static_cast<uint16_t>(BitsOfFloat(value) >> 16);
+  const float rest = value - Bf16ToFloat(high);
+  const bool infinite = (BitsOfFloat(value) & 0x7FFFFFFFu) == 0x7F800000u;
+  return {high, infinite ? uint16_t{0} : FloatToBf16(rest)};
+}
+
+}  // namespace KVF_KERNEL_BUILD
+}  // namespace kvfence::attention
