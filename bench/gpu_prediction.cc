@@ -33,11 +33,13 @@ void PrintValidator(const Json& device) {
 }
 
 void PrintAttention(const Json& device) {
-  std::printf("%-22s %10s %16s %16s\n", "attention", "KV MB", "us by bytes", "us by bf16 flops");
+  std::printf("%-22s %10s %12s %18s %24s %10s\n", "attention", "KV MB", "us by bytes",
+              "us by bf16 flops", "by this kernel's flops", "KV reads");
   for (const Json& row : device["attention"]) {
-    std::printf("%-22s %10.0f %16.1f %16.1f\n", row["form"].get<std::string>().c_str(),
-                row["kv_bytes"].get<double>() / 1e6, row["floor_us"].get<double>(),
-                row["tensor_core_us"].get<double>());
+    std::printf("%-22s %10.0f %12.1f %18.1f %24.1f %10.0f\n",
+                row["form"].get<std::string>().c_str(), row["kv_bytes"].get<double>() / 1e6,
+                row["floor_us"].get<double>(), row["tensor_core_us"].get<double>(),
+                row["own_tensor_core_us"].get<double>(), row["own_kv_reads"].get<double>());
   }
 }
 

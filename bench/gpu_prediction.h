@@ -198,4 +198,21 @@ inline double AttentionFlopsUs(const AttentionShape& shape, const GpuModel& gpu)
   return static_cast<double>(shape.Flops()) / (gpu.bf16_tflops * 1e6);
 }
 
+// What the kernels here do beyond that (kernels/attention_mma.cuh): a block has up to 16 query
+// heads of a KV head, so that larger groups ask for the cache several times, at once, from the L2
+// if it keeps up; smaller ones are padded; and each query and weight is two BF16 numbers. Below 4
+// query heads to a KV head they don't use tensor cores: 0.
+inline constexpr uint32_t kMmaHeads = 16, kFewestMmaHeads = 4, kMmaParts = 2;
+inline uint32_t GroupOf(const AttentionShape& shape) {
+  return shape.mla() ? shape.qo_heads : shape.qo_heads / shape.kv_heads;
+}
+inline uint32_t KvReads(const AttentionShape& shape) {
+  return (GroupOf(shape) + kMmaHeads - 1) / kMmaHeads;
+}
+inline double OwnFlopsUs(const AttentionShape& shape, const GpuModel& gpu) {
+  if (GroupOf(shape) < kFewestMmaHeads) return 0;
+  const double padded = static_cast<double>(KvReads(shape) * kMmaHeads) / GroupOf(shape);
+  return kMmaParts * padded * AttentionFlopsUs(shape, gpu);
+}
+
 }  // namespace kvfence

@@ -57,7 +57,9 @@ inline Json PredictedAttention(const AttentionShape& shape, const GpuModel& gpu)
           {"kv_bytes", shape.KvBytes()},
           {"flops", shape.Flops()},
           {"floor_us", Hundredths(AttentionFloorUs(shape, gpu))},
-          {"tensor_core_us", Hundredths(AttentionFlopsUs(shape, gpu))}};
+          {"tensor_core_us", Hundredths(AttentionFlopsUs(shape, gpu))},
+          {"own_tensor_core_us", Hundredths(OwnFlopsUs(shape, gpu))},
+          {"own_kv_reads", KvReads(shape)}};
 }
 
 // A decode step of FP8 MLA with 16 heads in all layers.

@@ -91,6 +91,20 @@ TEST(PredictedTimes, AreLaunchesAndTheLongerOfBytesAndWaits) {
   EXPECT_DOUBLE_EQ(PredictValidate(shape, gpu, Submitted::kLaunched).Expected(), 4 + 65.6);
 }
 
+// 16 heads at a time, padded, each query and weight twice.
+TEST(PredictedTimes, OfTheKernelsOwnMultiplications) {
+  const GpuModel& gpu = kGpuModels[0];
+  const auto times = [&](const AttentionShape& shape) {
+    return OwnFlopsUs(shape, gpu) / AttentionFlopsUs(shape, gpu);
+  };
+  EXPECT_DOUBLE_EQ(times(MlaShape(128, KvType::kE4m3, 64)), 2);
+  EXPECT_DOUBLE_EQ(times(GqaShape(8, KvType::kE4m3, 64)), 4);
+  EXPECT_DOUBLE_EQ(times(GqaShape(4, KvType::kE4m3, 64)), 8);
+  EXPECT_DOUBLE_EQ(times(GqaShape(1, KvType::kE4m3, 64)), 0);
+  EXPECT_EQ(KvReads(MlaShape(128, KvType::kE4m3, 64)), 8u);
+  EXPECT_EQ(KvReads(MlaShape(16, KvType::kE4m3, 64)), 1u);
+}
+
 TEST(PredictedTimes, OfTheStepsAttentionAreTheKnownFloor) {
   const double us = 61 * AttentionFloorUs(MlaShape(16, KvType::kE4m3, 64), kGpuModels[0]);
   EXPECT_NEAR(us, 3840, 5);
@@ -121,6 +135,13 @@ TEST(PredictedResults, StandInTheDocs) {
         row["validate_bytes"]["total"].get<double>() / 1e6, number("validate_us", "floor"),
         number("validate_us", "expected"), number("all_us", "floor"), number("all_us", "expected"),
         number("all_graph_us", "floor"), number("all_graph_us", "expected"));
+    EXPECT_NE(docs.find(line), std::string::npos) << line;
+  }
+  for (const Json& row : Predictions()["devices"][0]["attention"]) {
+    char line[200];
+    std::snprintf(line, sizeof line, "| %s | %.0f | %.1f | %.1f |",
+                  row["form"].get<std::string>().c_str(), row["kv_bytes"].get<double>() / 1e6,
+                  row["floor_us"].get<double>(), row["tensor_core_us"].get<double>());
     EXPECT_NE(docs.find(line), std::string::npos) << line;
   }
 }
