@@ -95,22 +95,22 @@ struct GpuModel {
   uint64_t L2Bytes() const { return static_cast<uint64_t>(l2_mb * 1e6); }
 };
 
-// By NVIDIA's data sheets; multiprocessors and L2 by its architecture papers.
+// NVIDIA's data sheets and architecture papers as published comparisons quote them; for a device at
+// hand gpu_bench asks the driver for multiprocessors and L2, and measures bandwidth.
 inline constexpr GpuModel kGpuModels[] = {
-    {"H200", 132, 4.8, 50, 989, 2.5, 1.5,
-     "NVIDIA H200 Tensor Core GPU datasheet (SXM); L2 as H100's"},
-    {"H100 SXM", 132, 3.35, 50, 989, 2.5, 1.5,
-     "NVIDIA H100 Tensor Core GPU datasheet; Hopper architecture whitepaper"},
+    {"H200", 132, 4.8, 50, 989, 2.5, 1.5, "H200 SXM datasheet; L2 as H100's"},
+    {"H100 SXM", 132, 3.35, 50, 989, 2.5, 1.5, "H100 SXM datasheet; Hopper architecture paper"},
     {"A100 80GB", 108, 2.04, 40, 312, 2.5, 1.5,
-     "NVIDIA A100 Tensor Core GPU datasheet (SXM, 2,039 GB/s); Ampere architecture whitepaper"},
-    {"L40S", 142, 0.864, 96, 362, 2.5, 1.5, "NVIDIA L40S datasheet; Ada architecture whitepaper"},
+     "A100 SXM datasheet (2,039 GB/s); Ampere architecture paper"},
+    {"L40S", 142, 0.864, 96, 362, 2.5, 1.5, "L40S datasheet; Ada architecture paper"},
     {"B200", 148, 8.0, 126, 2250, 2.5, 1.5,
-     "NVIDIA DGX B200 datasheet (eight have 64 TB/s, and 72 PFLOPS of sparse FP8: four times dense "
-     "BF16); multiprocessors and L2 as its driver reports them"},
+     "DGX B200 datasheet (64 TB/s for eight; others say 7.7 each); on its L2 sources differ (65 to "
+     "126 MB), which changes no figure here"},
 };
 
-// Assumptions about waiting, of all devices: microbenchmarks of Hopper (Luo et al. 2024) read an
-// idle memory in about 0.3 us and the L2 in 0.15; a loaded memory is taken as 0.5.
+// Assumptions about waiting, of all devices, not looked up for each: published microbenchmarks (as
+// Luo et al., arXiv 2402.13499) put a read of an idle memory somewhere near 0.3 us and one of the
+// L2 near 0.15; a loaded memory is taken as 0.5.
 inline constexpr double kMemoryUs = 0.5;
 inline constexpr double kCacheUs = 0.15;
 // Registers allow two blocks of 256 threads on a multiprocessor (results/kernel_resources.json).
