@@ -1,18 +1,20 @@
 // A benchmark's decode step on a device, and the fence's launches over it.
 //
 // Idea: the arrays of validator_batch.h, copied once to device memory; before that, the launches
-// run over them on the CPU, so that what is measured is known to be clean. Scratch lies in one
-// piece, as an engine lays it, so that one memset zeroes it. Invariant: whoever measured asks
-// MustBeClean, which reads what the last launches on the device left.
+// run over them on the CPU, so that what is measured is known to be clean. What a step brings anew
+// (rows, tasks, items, zeroed scratch) lies in one piece, as an engine lays it, and one copy brings
+// it. Invariant: whoever measured asks MustBeClean, which reads what the last launches left.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "gpu_device.h"
 #include "gpu_shapes.h"
+#include "kvfence/check.h"
 #include "kvfence/rng.h"
 #include "kvfence/validate.h"
 #include "validator_batch.h"
@@ -26,12 +28,17 @@ class DeviceBatch {
     if (!CleanOnCpu(&batch_, &pool_, &scratch_)) Unclean("on the CPU");
     UploadGate(memory);
     UploadStep(memory);
-    MakeScratch(memory);
-    items_ = memory->Copy(batch_.items);
+    BringEachPass(memory);
   }
+  ~DeviceBatch() { cudaFreeHost(host_); }
   DeviceBatch(const DeviceBatch&) = delete;
   DeviceBatch& operator=(const DeviceBatch&) = delete;
 
+  // The pass's one copy, from pinned memory of the host; each pass begins with it.
+  void Bring(cudaStream_t stream) const {
+    Must(cudaMemcpyAsync(brought_, host_, brought_bytes_, cudaMemcpyHostToDevice, stream),
+         "the pass's copy");
+  }
   void Apply(cudaStream_t stream) const {
     Must(ApplyCuda(gate_, items_, batch_.items.size(), stream), "apply");
   }
@@ -41,7 +48,7 @@ class DeviceBatch {
   void Confirm(cudaStream_t stream) const {
     Must(ConfirmCuda(gate_, step_, on_device_, stream), "confirm");
   }
-  void All(cudaStream_t stream) const {
+  void Launches(cudaStream_t stream) const {
     Apply(stream);
     Validate(stream);
     Confirm(stream);
@@ -97,24 +104,43 @@ class DeviceBatch {
     lengths_ = batch_.length_view;
     lengths_.values.data = memory->Copy(batch_.lengths);
     step_ = batch_.Step();
-    step_.rows = memory->Copy(batch_.rows);
-    step_.pool_tasks = memory->Copy(batch_.tasks);
     step_.chunks = memory->Copy(batch_.chunks);
-    step_.write_stamps = memory->Copy(batch_.write_stamps);
     step_.tables = memory->Copy(&table_, 1);
     step_.slots = memory->Copy(&slots, 1);
     step_.lengths = memory->Copy(&lengths_, 1);
   }
-  void MakeScratch(DeviceArrays* memory) {
+  // Lays an array behind the others of the one copy; `from` null: zeros.
+  template <class T>
+  T* Lay(const T* from, uint64_t count) {
+    brought_bytes_ = (brought_bytes_ + alignof(T) - 1) / alignof(T) * alignof(T);
+    if (from != nullptr) std::memcpy(host_ + brought_bytes_, from, count * sizeof(T));
+    T* at = reinterpret_cast<T*>(brought_ + brought_bytes_);
+    brought_bytes_ += count * sizeof(T);
+    return at;
+  }
+  template <class T>
+  T* Lay(const std::vector<T>& from) {
+    return Lay(from.data(), from.size());
+  }
+  void BringEachPass(DeviceArrays* memory) {
     const uint64_t rows = shape().rows;
-    auto* words = memory->Make<uint64_t>(3 * rows + kCounters + 1);
-    on_device_.verdicts = words;
-    on_device_.group_done = words + rows;
-    on_device_.counters = words + 2 * rows;
-    auto* halves = reinterpret_cast<uint32_t*>(on_device_.counters + kCounters);
-    on_device_.row_reasons = halves;
-    on_device_.group_failed = halves + rows;
-    on_device_.finding_count = halves + 2 * rows;
+    const uint64_t room = rows * 1024 + 1024;  // twice what a row brings
+    void* host = nullptr;
+    Must(cudaMallocHost(&host, room), "pinned memory");
+    host_ = static_cast<unsigned char*>(host);
+    std::memset(host_, 0, room);
+    brought_ = memory->Make<unsigned char>(room);
+    step_.rows = Lay(batch_.rows);
+    step_.pool_tasks = Lay(batch_.tasks);
+    step_.write_stamps = Lay(batch_.write_stamps);
+    items_ = Lay(batch_.items);
+    on_device_.verdicts = Lay<VerdictWord>(nullptr, rows);
+    on_device_.row_reasons = Lay<uint32_t>(nullptr, rows);
+    on_device_.group_done = Lay<uint64_t>(nullptr, rows);
+    on_device_.group_failed = Lay<uint32_t>(nullptr, rows);
+    on_device_.counters = Lay<uint64_t>(nullptr, kCounters);
+    on_device_.finding_count = Lay<uint32_t>(nullptr, 1);
+    KVF_CHECK(brought_bytes_ <= room, "what a pass brings fits");
     on_device_.seen_stamps = memory->Make<Stamp>(rows);
     on_device_.finding_capacity = static_cast<uint32_t>(scratch_.findings.size());
     on_device_.findings = memory->Make<DeviceFinding>(on_device_.finding_capacity);
@@ -129,6 +155,9 @@ class DeviceBatch {
   TableView table_;
   LengthView lengths_;
   ApplyItem* items_ = nullptr;
+  unsigned char* brought_ = nullptr;  // on the device, and what the host has of it
+  unsigned char* host_ = nullptr;
+  uint64_t brought_bytes_ = 0;
 };
 
 }  // namespace kvfence

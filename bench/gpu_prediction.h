@@ -3,9 +3,10 @@
 // Idea: bytes are counted from the arrays that the launch reads and writes, each once as they come
 // from memory; time is launches, and then the larger of two: bytes over bandwidth, and reads that
 // wait for each other. A thread asks for a page's chunk, then its entry and expectation, then its
-// record; what a device can't keep resident at once takes further rounds. The first alone is the
-// floor, with the second it is what we expect. Plain C++: the same formulas are applied to the
-// data sheet's figures (gpu_prediction) and to what a device showed of itself (gpu_bench).
+// record; a launch has as many blocks as are resident at once, and what is more takes rounds. The
+// first alone is the floor, with the second it is what we expect. Plain C++: the same formulas are
+// applied to the data sheet's figures (gpu_prediction) and to what a device showed of itself
+// (gpu_bench).
 //
 // What is taken: a launch finds nothing in the L2 (attention has read gigabytes since the last).
 // Within a launch it keeps the page records if they fill at most half of it: then each is fetched
@@ -50,7 +51,7 @@ inline LaunchBytes ReadBytes(const BatchShape& shape, uint64_t l2_bytes) {
   return bytes;
 }
 
-// Zeroed first, then written: a row's verdict and reasons; its group's two words.
+// Copied as zeros, then written: a row's verdict and reasons; its group's two words.
 inline LaunchBytes ValidateBytes(const BatchShape& shape, uint64_t l2_bytes) {
   LaunchBytes bytes = ReadBytes(shape, l2_bytes);
   const uint64_t scratch =
@@ -116,12 +117,11 @@ inline constexpr double kCacheUs = 0.15;
 // Registers allow two blocks of 256 threads on a multiprocessor (results/kernel_resources.json).
 inline constexpr uint32_t kFenceBlockThreads = 256;
 inline constexpr uint32_t kFenceBlocksAtOnce = 2;
-inline constexpr uint64_t kFenceBlocksMost = 1024;
 
 // --- time ---------------------------------------------------------------------------------------
 
 struct PredictedTime {
-  double launch_us = 0;  // launches and memsets
+  double launch_us = 0;  // launches, and a copy
   double bytes_us = 0;
   double waits_us = 0;  // reads that wait for each other
 
@@ -146,19 +146,18 @@ inline double BytesUs(uint64_t bytes, const GpuModel& gpu) {
 // reasons, groups and verdicts once more.
 inline double FenceWaits(const BatchShape& shape, const GpuModel& gpu) {
   const uint64_t items = shape.Entries() + 2 * shape.rows;
-  const uint64_t blocks = std::clamp<uint64_t>(
-      (items + kFenceBlockThreads - 1) / kFenceBlockThreads, 1, kFenceBlocksMost);
+  const uint64_t at_once = uint64_t{gpu.multiprocessors} * kFenceBlocksAtOnce;
+  const uint64_t blocks =
+      std::clamp<uint64_t>((items + kFenceBlockThreads - 1) / kFenceBlockThreads, 1, at_once);
   const uint64_t share = (items + blocks - 1) / blocks;
   const uint64_t rounds = (share + kFenceBlockThreads - 1) / kFenceBlockThreads;
-  const uint64_t at_once = uint64_t{gpu.multiprocessors} * kFenceBlocksAtOnce;
-  const uint64_t waves = (blocks + at_once - 1) / at_once;
   uint32_t search = 0;
   while (shape.rows >> search > 1) ++search;
   const double open = kMemoryUs + (search + 3) * kCacheUs;
   const double round = kCacheUs + 2 * kMemoryUs;
   const double done = 4 * kCacheUs;  // a fence, and an atomic that is waited for
   const double last = 8 * kCacheUs;
-  return static_cast<double>(waves) * (open + static_cast<double>(rounds) * round + done) + last;
+  return open + static_cast<double>(rounds) * round + done + last;
 }
 
 enum class Submitted { kLaunched, kGraph };
@@ -171,9 +170,8 @@ inline PredictedTime PredictApply(const BatchShape& shape, const GpuModel& gpu, 
           .bytes_us = BytesUs(ApplyBytes(shape).Total(), gpu),
           .waits_us = 2 * kMemoryUs};  // the item, then the record
 }
-// With the memset of its scratch, which lies in one piece.
 inline PredictedTime PredictValidate(const BatchShape& shape, const GpuModel& gpu, Submitted how) {
-  return {.launch_us = 2 * SubmitUs(gpu, how),
+  return {.launch_us = SubmitUs(gpu, how),
           .bytes_us = BytesUs(ValidateBytes(shape, gpu.L2Bytes()).Total(), gpu),
           .waits_us = FenceWaits(shape, gpu)};
 }
@@ -187,6 +185,13 @@ inline PredictedTime PredictFence(const BatchShape& shape, const GpuModel& gpu, 
   PredictedTime time = PredictApply(shape, gpu, how);
   time += PredictValidate(shape, gpu, how);
   time += PredictConfirm(shape, gpu, how);
+  return time;
+}
+
+// With the one copy that brings the step's arrays; small, it's as long as a launch.
+inline PredictedTime PredictPass(const BatchShape& shape, const GpuModel& gpu, Submitted how) {
+  PredictedTime time = PredictFence(shape, gpu, how);
+  time.launch_us += SubmitUs(gpu, how);
   return time;
 }
 

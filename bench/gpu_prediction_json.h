@@ -67,8 +67,8 @@ inline Json PredictedStep(uint32_t page_size, const GpuModel& gpu) {
   const BatchShape shape = ShapeOfTokens(uint64_t{kGpuRows} * kGpuContext, page_size, 1);
   const double attention =
       kStepLayers * AttentionFloorUs(MlaShape(16, KvType::kE4m3, page_size), gpu);
-  const PredictedTime launched = PredictFence(shape, gpu, Submitted::kLaunched);
-  const PredictedTime graph = PredictFence(shape, gpu, Submitted::kGraph);
+  const PredictedTime launched = PredictPass(shape, gpu, Submitted::kLaunched);
+  const PredictedTime graph = PredictPass(shape, gpu, Submitted::kGraph);
   Json row = ShapeToJson(shape);
   row["layers"] = kStepLayers;
   row["attention_floor_us"] = Hundredths(attention);

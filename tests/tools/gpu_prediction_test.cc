@@ -74,21 +74,22 @@ TEST(PredictedTimes, AreLaunchesAndTheLongerOfBytesAndWaits) {
   gpu.node_us = 1;
   const BatchShape shape = TwoRows(1);
   const PredictedTime launched = PredictValidate(shape, gpu, Submitted::kLaunched);
-  EXPECT_DOUBLE_EQ(launched.launch_us, 4);  // a memset and a launch
+  EXPECT_DOUBLE_EQ(launched.launch_us, 2);
   EXPECT_DOUBLE_EQ(launched.bytes_us, 656 / (gpu.tb_per_s * 1e6));
   // One block and one round: the task, found and opened (0.5 + 4 x 0.15), a page (0.15 + 2 x 0.5),
   // the end (0.6), the last block (1.2).
   EXPECT_NEAR(launched.waits_us, 1.1 + 1.15 + 0.6 + 1.2, 1e-9);
-  EXPECT_DOUBLE_EQ(launched.Expected(), 4 + launched.waits_us);
-  EXPECT_DOUBLE_EQ(launched.Floor(), 4 + launched.bytes_us);
-  EXPECT_DOUBLE_EQ(PredictValidate(shape, gpu, Submitted::kGraph).launch_us, 2);
+  EXPECT_DOUBLE_EQ(launched.Expected(), 2 + launched.waits_us);
+  EXPECT_DOUBLE_EQ(launched.Floor(), 2 + launched.bytes_us);
+  EXPECT_DOUBLE_EQ(PredictValidate(shape, gpu, Submitted::kGraph).launch_us, 1);
   const PredictedTime all = PredictFence(shape, gpu, Submitted::kLaunched);
-  EXPECT_DOUBLE_EQ(all.launch_us, 8);
+  EXPECT_DOUBLE_EQ(all.launch_us, 6);
+  EXPECT_DOUBLE_EQ(PredictPass(shape, gpu, Submitted::kLaunched).launch_us, 8);
   EXPECT_DOUBLE_EQ(all.Expected(), PredictApply(shape, gpu, Submitted::kLaunched).Expected() +
                                        launched.Expected() +
                                        PredictConfirm(shape, gpu, Submitted::kLaunched).Expected());
   gpu.tb_per_s = 1e-5;  // then bytes are the longer
-  EXPECT_DOUBLE_EQ(PredictValidate(shape, gpu, Submitted::kLaunched).Expected(), 4 + 65.6);
+  EXPECT_DOUBLE_EQ(PredictValidate(shape, gpu, Submitted::kLaunched).Expected(), 2 + 65.6);
 }
 
 // 16 heads at a time, padded, each query and weight twice.
