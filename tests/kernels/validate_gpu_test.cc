@@ -87,6 +87,9 @@ class OnDevice {
     EXPECT_TRUE(ValidateCuda(gate_, step_, scratch_, stream).ok());
     EXPECT_TRUE(ConfirmCuda(gate_, step_, scratch_, stream).ok());
     ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    size_t nodes = 0;
+    ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, 2u) << "each call is one launch and nothing else";
     ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
     ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
