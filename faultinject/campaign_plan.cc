@@ -13,7 +13,7 @@
 namespace kvfence {
 namespace {
 
-constexpr uint64_t kDefaultRequests = 20000;  // about a minute on one core
+constexpr uint64_t kDefaultRequests = 16000;  // about a minute on one core
 constexpr uint64_t kCleanRequestsUntilComplete = 20000;
 constexpr uint64_t kCleanPiece = 1000;
 constexpr uint64_t kEpisodeRequests = 24;

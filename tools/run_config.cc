@@ -19,7 +19,7 @@ ABSL_FLAG(std::string, seed, "1",
 ABSL_FLAG(std::string, trace, "", "request trace, Mooncake JSON Lines; default: the generator");
 ABSL_FLAG(int64_t, requests, -1,
           "requests to serve, and at least 8 with each fault kind; -1: the whole trace, or of the "
-          "generator 20000, about a minute");
+          "generator 16000, about a minute");
 ABSL_FLAG(
     int64_t, steps, -1,
     "stop the no-fault arm after this many steps, and the faults once they have had as many and "
