@@ -8,7 +8,10 @@
 // place shows there. Invariant: cache numbers become BF16 without rounding; a NaN stays one.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kvfence/bf16.h"
 #include "kvfence/cuda_on_cpu.h"
@@ -16,6 +19,32 @@
 
 namespace kvfence::attention {
 inline namespace KVF_KERNEL_BUILD {
+
+#if !defined(__CUDACC__)
+// c + eight products as sm_80 adds them, the roughest of the architectures that kvfence is built
+// for: each is cut off at 2^-24 of the largest one's power of two, and the sum is cut to a float.
+// (Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021; Xie et al., "MMA-Sim", 2025.)
+inline float CutSum(float c, const double (&products)[8]) {
+  double plain = double{c}, largest = std::fabs(plain);
+  for (double product : products) {
+    plain += product;
+    if (std::fabs(product) > largest) largest = std::fabs(product);
+  }
+  if (!(std::fabs(plain) <= std::numeric_limits<double>::max()) || largest == 0.0) {
+    return static_cast<float>(plain);
+  }
+  const uint64_t exponent = std::bit_cast<uint64_t>(largest) >> 52;  // biased by 1,023
+  const double unit = std::bit_cast<double>((exponent - 24) << 52);
+  const double units = std::bit_cast<double>((2 * 1023 + 24 - exponent) << 52);  // 1 / unit
+  int64_t sum = static_cast<int64_t>(double{c} * units);
+  for (double product : products) sum += static_cast<int64_t>(product * units);
+  const double exact = static_cast<double>(sum) * unit;
+  const auto nearest = static_cast<float>(exact);
+  return std::fabs(double{nearest}) > std::fabs(exact) && std::isfinite(nearest)
+             ? FloatOfBits(BitsOfFloat(nearest) - 1)
+             : nearest;
+}
+#endif
 
 // a: rows (g, g + 8) at k = 2t, then both at k = 2t + 8. b: k = 2t, then 2t + 8. c: row g, then
 // row g + 8. Two BF16 numbers a word, the lower k in the lower half. The whole warp calls it.
@@ -42,15 +71,15 @@ __device__ __forceinline__ void MmaBf16(float (&c)[4], uint4 a, uint2 b) {
   const uint32_t g = cuda_on_cpu::LaneIndex() / 4, t = cuda_on_cpu::LaneIndex() % 4;
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t upper = i / 2, column = 2 * t + i % 2;  // row g + 8 * upper
-    float sum = 0.0f;
+    double products[8];
     for (uint32_t k = 0; k < 16; ++k) {
       const uint32_t of = k % 8 / 2, late = k / 8, half = 16 * (k % 2);
       const uint32_t from_a = all.words[2 * late + upper][4 * g + of] >> half;
       const uint32_t from_b = all.words[4 + late][4 * column + of] >> half;
-      sum +=
-          Bf16ToFloat(static_cast<uint16_t>(from_a)) * Bf16ToFloat(static_cast<uint16_t>(from_b));
+      products[k % 8] = double{Bf16ToFloat(static_cast<uint16_t>(from_a))} *
+                        double{Bf16ToFloat(static_cast<uint16_t>(from_b))};
+      if (k % 8 == 7) c[i] = CutSum(c[i], products);
     }
-    c[i] += sum;
   }
 #endif
 }
