@@ -31,7 +31,7 @@ __device__ __forceinline__ void KeepSums(const Shared<F>& shared, const MmaLane<
     if constexpr (kJoin) states[r] = {lines[r][F::kKey], lines[r][F::kKey + 1]};
     const TokenWeight joined = TakeState(&states[r], own);
     const auto keep = [&](float* number, float sum) {
-      *number = kJoin ? *number * joined.keep + sum * joined.weight : sum;
+      *number = kJoin ? Blend(*number, joined.keep, sum, joined.weight) : sum;
     };
     float* first = lines[r] + lane.dim_warp * Cut<F>::kDims + 2 * lane.t * Cut<F>::kColumns;
     KVF_UNROLL
