@@ -100,19 +100,36 @@ __device__ __forceinline__ uint32_t TimesTwoTo120(uint32_t pair) {
 #endif
 }
 
-// Two e4m3 codes, each the high byte of a half word. Their exponent's place in BF16 is four bits
-// further down, where its bias is 120 too large; that holds for subnormal codes, too.
+// Bytes of low (0 to 3) and high (4 to 7), the result's lowest one by the lowest digit; a digit 8
+// more gives eight times the byte's sign.
+__device__ __forceinline__ uint32_t PickBytes(uint32_t low, uint32_t high, uint32_t digits) {
+#if defined(__CUDACC__)
+  uint32_t picked;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(picked) : "r"(low), "r"(high), "r"(digits));
+  return picked;
+#else
+  uint32_t picked = 0;
+  for (uint32_t i = 0; i < 32; i += 8) {
+    const uint32_t digit = digits >> i / 2 & 15u;
+    const auto byte = static_cast<uint8_t>((digit & 4u ? high : low) >> (digit & 3u) * 8);
+    picked |= (digit < 8 ? byte : byte >> 7 != 0 ? 0xFFu : 0u) << i;
+  }
+  return picked;
+#endif
+}
+
+// Two e4m3 codes, each the high byte of a half word, whatever the low bytes are. Their exponent's
+// place in BF16 is four bits further down, where its bias is 120 too large; that holds for
+// subnormal codes, too. The format's only NaN is the magnitude that has no next one.
 __device__ __forceinline__ uint32_t Bf16OfCodes(uint32_t codes) {
-  const uint32_t scaled = TimesTwoTo120((codes & 0x7F007F00u) >> 4 | (codes & 0x80008000u));
-  const uint32_t low = (codes & 0x7F00u) == 0x7F00u ? 0x7FC0u : 0u;  // the only NaN of the format
-  const uint32_t high = (codes & 0x7F000000u) == 0x7F000000u ? 0x7FC00000u : 0u;
-  return scaled | low | high;
+  const uint32_t magnitudes = codes & 0x7F007F00u;
+  const uint32_t nans = PickBytes(magnitudes + 0x01000100u, 0, 0xBB99);
+  return TimesTwoTo120(magnitudes >> 4 | (codes & 0x80008000u)) | nans;
 }
 
 // Four codes, in their order, as two pairs.
 __device__ __forceinline__ uint2 Bf16OfWord(uint32_t word) {
-  return {Bf16OfCodes((word & 0xFFu) << 8 | (word & 0xFF00u) << 16),
-          Bf16OfCodes((word >> 8 & 0xFF00u) | (word & 0xFF000000u))};
+  return {Bf16OfCodes(PickBytes(word, 0, 0x1404)), Bf16OfCodes(PickBytes(word, 0, 0x3424))};
 }
 
 // A float as the sum of two BF16 numbers, to 2^-16 of its size; infinities and NaNs stay.
