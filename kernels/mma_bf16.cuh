@@ -5,7 +5,8 @@
 // Fragments for mma.m16n8k16"): with g = lane / 4 and t = lane % 4, of A rows g and g + 8 and of B
 // column g, at k = 2t, 2t + 1, 2t + 8, 2t + 9; of C rows g and g + 8, columns 2t and 2t + 1. On the
 // CPU shim the same layout is computed from what all lanes brought, so that a number in the wrong
-// place shows there. Invariant: cache numbers become BF16 without rounding; a NaN stays one.
+// place shows there, and sums are cut off as a device's are. Invariant: cache numbers become BF16
+// without rounding; a NaN stays one.
 #pragma once
 
 #include <bit>
