@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -174,31 +175,52 @@ std::string Json(const Interval& i, int digits) {
   return text;
 }
 
+// An arm by itself, as the clock had it: a step is what lies between two tokens of a request.
+struct Latency {
+  double p50, p95, p99;  // microseconds
+  double tokens_per_second;
+};
+Latency LatencyOf(const Measured::OfArm& arm, uint64_t rows) {
+  const std::vector<double> steps = arm.steps.Steps();
+  const double sum = std::accumulate(steps.begin(), steps.end(), 0.0);
+  return {Quantile(steps, 0.5), Quantile(steps, 0.95), Quantile(steps, 0.99),
+          1e6 * static_cast<double>(rows * steps.size()) / sum};
+}
+
 // One table line, or one row of JSON.
 void PrintArm(const Measured::OfArm& arm, const StepLosses& losses, const std::string& begin) {
   std::printf("%s %11.1f %9.2f %9.2f %11.2f   %s   %s\n", begin.c_str(), Median(arm.steps.Steps()),
               Median(arm.host), arm.warm_host, Median(arm.launches),
               Shown(losses.throughput, 3).c_str(), Shown(losses.p95, 3).c_str());
 }
-void PrintArmJson(const Measured::OfArm& arm, const StepLosses& losses, const std::string& begin) {
+void PrintArmJson(const Measured::OfArm& arm, const StepLosses& losses, const std::string& begin,
+                  const Latency& latency) {
+  std::printf("%s,\"p50_us\":%.1f,\"p95_us\":%.1f,\"p99_us\":%.1f,\"tokens_per_s\":%.3f",
+              begin.c_str(), latency.p50, latency.p95, latency.p99, latency.tokens_per_second);
   std::printf(
-      "%s,\"step_us\":%.1f,\"host_us\":%.2f,\"warm_host_us\":%.2f,\"launches_us\":%.2f,"
+      ",\"host_us\":%.2f,\"warm_host_us\":%.2f,\"launches_us\":%.2f,"
       "\"throughput_loss_percent\":%s,\"p95_loss_percent\":%s,\"own_us\":%s,"
       "\"attention_shift_us\":%s,\"attention_later_us\":%s,"
       "\"raw_throughput_loss_percent\":%s,\"raw_p95_loss_percent\":%s",
-      begin.c_str(), Median(arm.steps.Steps()), Median(arm.host), arm.warm_host,
-      Median(arm.launches), Json(losses.throughput, 4).c_str(), Json(losses.p95, 4).c_str(),
-      Json(losses.own, 1).c_str(), Json(losses.shift, 1).c_str(), Json(losses.later, 1).c_str(),
-      Json(losses.raw_throughput, 4).c_str(), Json(losses.raw_p95, 4).c_str());
+      Median(arm.host), arm.warm_host, Median(arm.launches), Json(losses.throughput, 4).c_str(),
+      Json(losses.p95, 4).c_str(), Json(losses.own, 1).c_str(), Json(losses.shift, 1).c_str(),
+      Json(losses.later, 1).c_str(), Json(losses.raw_throughput, 4).c_str(),
+      Json(losses.raw_p95, 4).c_str());
+}
+
+void PrintLatency(const char* level, const Latency& latency) {
+  std::printf("           %s: p50 %.1f, p95 %.1f, p99 %.1f ms a token, %.2f tokens/s\n", level,
+              latency.p50 / 1e3, latency.p95 / 1e3, latency.p99 / 1e3, latency.tokens_per_second);
 }
 
 // What the table's losses are made of, and what the clock says without any pairing.
-void PrintSmall(const char* level, const StepLosses& losses) {
+void PrintSmall(const char* level, const StepLosses& losses, const Latency& latency) {
   std::printf("           %s: own time %s us, attention near it %s us, later %s us\n", level,
               Shown(losses.own, 1).c_str(), Shown(losses.shift, 1).c_str(),
               Shown(losses.later, 1).c_str());
   std::printf("           %s, raw sums of each arm: throughput %s, 95th step %s\n", level,
               Shown(losses.raw_throughput, 3).c_str(), Shown(losses.raw_p95, 3).c_str());
+  PrintLatency(level, latency);
 }
 
 void Print(const StepOptions& options, uint64_t page_size, const Measured& measured, bool first) {
@@ -216,7 +238,7 @@ void Print(const StepOptions& options, uint64_t page_size, const Measured& measu
     if (options.json) {
       std::snprintf(begin, sizeof(begin), "%s{\"page_size\":%llu,\"level\":\"%s\"",
                     first && i == 0 ? "" : ",\n", Wide(page_size), level.c_str());
-      PrintArmJson(measured.arms[i], losses[i], begin);
+      PrintArmJson(measured.arms[i], losses[i], begin, LatencyOf(measured.arms[i], options.rows));
       std::printf(",\"read_gb_per_s\":%.2f,\"of_read\":%.3f}", rate / 1000, of_read);
     } else {
       std::snprintf(begin, sizeof(begin), "%9llu  %-5s", Wide(page_size), level.c_str());
@@ -226,14 +248,20 @@ void Print(const StepOptions& options, uint64_t page_size, const Measured& measu
   if (options.json) return;
   std::printf("           attention reads %.2f GB/s, %.2f of a straight read\n", rate / 1000,
               of_read);
+  PrintLatency("off", LatencyOf(off, options.rows));
   for (size_t i = 1; i < kArms; ++i) {
-    PrintSmall(std::string(LevelName(kLevels[i])).c_str(), losses[i]);
+    PrintSmall(std::string(LevelName(kLevels[i])).c_str(), losses[i],
+               LatencyOf(measured.arms[i], options.rows));
   }
 }
 
 void PrintHead(const StepOptions& options) {
   if (options.json) {
-    std::printf("{\"rows\":[\n");
+    std::printf(
+        "{\"requests\":%llu,\"context\":%llu,\"layers\":%llu,\"kv_heads\":%llu,\"group\":%llu,"
+        "\"head_dim\":%llu,\"rounds\":%llu,\"rows\":[\n",
+        Wide(options.rows), Wide(options.context), Wide(options.layers), Wide(options.kv_heads),
+        Wide(options.group), Wide(options.head_dim), Wide(options.rounds));
     return;
   }
   std::printf(

@@ -11,12 +11,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "kvfence/check.h"
 #include "kvfence/rng.h"
 #include "kvfence/validate.h"
+#include "validator_batch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,10 +25,10 @@
 namespace kvfence {
 namespace {
 
-constexpr uint32_t kRows = 64;
-constexpr uint32_t kPagesPerRow = 512;
-constexpr uint32_t kPageSize = 64;
+constexpr uint32_t kRows = BatchShape().rows;
+constexpr uint32_t kPagesPerRow = BatchShape().pages_per_row;
 constexpr uint32_t kEntries = kRows * kPagesPerRow;
+static_assert(kPagesPerRow % kChunkEntries == 0, "a row's expectations lie side by side");
 constexpr uint32_t kBatches = 8;
 
 // --- the gather loop ----------------------------------------------------------------------------
@@ -126,76 +126,37 @@ std::vector<NamedLoop> Loops() {
 
 // --- batches ------------------------------------------------------------------------------------
 
-// One decode step: 64 rows of 511 full pages and a last one that gets one more token.
-struct Batch {
-  std::vector<int32_t> table;
-  std::vector<int64_t> slots;
-  std::vector<int32_t> slot_indptr, lengths;
-  std::vector<Expectation> arena;
-  std::vector<uint32_t> chunks;
-  std::vector<RowTask> rows;
-  std::vector<PoolTask> tasks;
-  std::vector<Stamp> write_stamps;
-  TableView table_view;
-  SlotView slot_view;
-  LengthView length_view;
-};
-
+// Decode steps of 64 rows of 511 full pages and a last one that gets one more token.
 class Bench {
  public:
-  explicit Bench(uint32_t pages) : records_(pages), row_requests_(kRows) {
+  explicit Bench(uint32_t pages) : pool_(pages, BatchShape()) {
     Rng rng(pages);
-    state_.records = records_.data();
-    state_.pages = pages;
-    state_.page_size = kPageSize;
-    for (uint32_t p = 0; p < pages; ++p) {
-      records_[p] = PageRecord{2 * p + 1, kPageSize, 0, MakeStamp(1 + p, p % 1000)};
-    }
-    std::iota(row_requests_.begin(), row_requests_.end(), uint64_t{77});
-    std::vector<uint32_t> order(pages - 1);
-    std::iota(order.begin(), order.end(), 1u);
+    std::vector<uint32_t> order = AllPages(pages);
     for (uint32_t b = 0; b < kBatches; ++b) {
-      for (uint32_t i = 0; i < kEntries; ++i) {
-        std::swap(order[i], order[i + rng.Below(order.size() - i)]);
-      }
-      batches_.push_back(MakeBatch(order));
+      ShufflePages(kEntries, &rng, &order);
+      batches_.push_back(std::make_unique<ValidatorBatch>(BatchShape(), order, &pool_));
     }
-    verdicts_.resize(kRows);
-    row_reasons_.resize(kRows);
-    group_done_.resize(kRows);
-    group_failed_.resize(kRows);
-    seen_.resize(kRows);
-    findings_.resize(16);
-    counters_.resize(kCounters);
   }
 
   // Both return nanoseconds; both must find nothing.
   double Validate(uint32_t b) {
-    const GateView gate{&state_,
-                        1,
-                        batches_[b]->arena.data(),
-                        static_cast<uint32_t>(batches_[b]->arena.size() / kChunkEntries),
-                        row_requests_.data(),
-                        kRows};
-    const StepView step = StepOf(*batches_[b]);
-    const StepScratch scratch{
-        verdicts_.data(), row_reasons_.data(), group_done_.data(), group_failed_.data(),
-        seen_.data(),     findings_.data(),    &finding_count_,    16,
-        counters_.data()};
+    const GateView gate = batches_[b]->Gate(&pool_);
+    const StepView step = batches_[b]->Step();
+    const StepScratch scratch = scratch_.View();
     const auto start = std::chrono::steady_clock::now();
     ValidateCpu(gate, step, scratch);
     const double ns = Since(start);
-    KVF_CHECK(finding_count_ == 0 && counters_[kCounterEntries] == kEntries, "a clean batch");
+    KVF_CHECK(scratch_.Clean(*batches_[b]), "a clean batch");
     return ns;
   }
   double Gather(uint32_t b, Loop loop) {
-    const Batch& batch = *batches_[b];
+    const ValidatorBatch& batch = *batches_[b];
     const auto start = std::chrono::steady_clock::now();
     uint64_t wrong = 0;
     for (uint32_t r = 0; r < kRows; ++r) {
       const uint32_t at = r * kPagesPerRow;
-      wrong += loop(batch.table.data() + at, batch.arena.data() + at, records_.data(), state_.pages,
-                    kPagesPerRow);
+      wrong += loop(batch.table.data() + at, batch.arena.data() + at, pool_.records.data(),
+                    pool_.state.pages, kPagesPerRow);
     }
     const double ns = Since(start);
     KVF_CHECK(wrong == 0, "the loop agrees");
@@ -208,81 +169,9 @@ class Bench {
         .count();
   }
 
-  std::unique_ptr<Batch> MakeBatch(const std::vector<uint32_t>& order) {
-    auto batch = std::make_unique<Batch>();
-    const uint64_t before = (kPagesPerRow - 1) * kPageSize + 10;
-    batch->slot_indptr.push_back(0);
-    for (uint32_t r = 0; r < kRows; ++r) {
-      for (uint32_t k = 0; k < kPagesPerRow; ++k) {
-        const uint32_t page = order[r * kPagesPerRow + k];
-        batch->table.push_back(static_cast<int32_t>(page));
-        batch->arena.push_back(Expectation{page, records_[page].tag, records_[page].stamp});
-      }
-      batch->slots.push_back(int64_t{batch->table.back()} * kPageSize + 10);
-      batch->slot_indptr.push_back(static_cast<int32_t>(r + 1));
-      batch->lengths.push_back(static_cast<int32_t>(before + 1));
-      RowTask row{};
-      row.request = 77 + r;
-      row.length_before = before;
-      row.new_tokens = 1;
-      row.reach = kPagesPerRow;
-      row.row = r;
-      row.group = r;
-      batch->rows.push_back(row);
-      PoolTask task{};
-      task.row_task = r;
-      task.covered = task.end_page = task.expected = kPagesPerRow;
-      task.chunk_begin = static_cast<uint32_t>(batch->chunks.size());
-      task.write_begin = r;
-      task.write_first = kPagesPerRow - 1;
-      task.write_pages = 1;
-      task.prefix = ~0u;
-      task.work_begin = uint64_t{r} * kPagesPerRow;
-      for (uint32_t c = 0; c < kPagesPerRow / kChunkEntries; ++c) {
-        batch->chunks.push_back(r * (kPagesPerRow / kChunkEntries) + c);
-      }
-      batch->tasks.push_back(task);
-      batch->write_stamps.push_back(MakeStamp(5, r));
-    }
-    batch->table_view.entries = IntArray{batch->table.data(), 32};
-    batch->table_view.entries_size = kEntries;
-    batch->table_view.stride = batch->table_view.width = kPagesPerRow;
-    batch->table_view.rows = kRows;
-    batch->slot_view =
-        SlotView{{batch->slots.data(), 64}, kRows, {batch->slot_indptr.data(), 32}, kRows};
-    batch->length_view = LengthView{{batch->lengths.data(), 32}, kRows};
-    return batch;
-  }
-
-  static StepView StepOf(const Batch& batch) {
-    StepView step{};
-    step.step = 1;
-    step.checks = ~0u;
-    step.sanitise = 1;
-    step.rows = batch.rows.data();
-    step.row_count = kRows;
-    step.pool_tasks = batch.tasks.data();
-    step.pool_task_count = kRows;
-    step.work = kEntries;
-    step.chunks = batch.chunks.data();
-    step.write_stamps = batch.write_stamps.data();
-    step.group_count = kRows;
-    step.tables = &batch.table_view;
-    step.slots = &batch.slot_view;
-    step.lengths = &batch.length_view;
-    return step;
-  }
-
-  std::vector<PageRecord> records_;
-  std::vector<uint64_t> row_requests_;
-  PoolState state_{};
-  std::vector<std::unique_ptr<Batch>> batches_;
-  std::vector<VerdictWord> verdicts_;
-  std::vector<uint32_t> row_reasons_, group_failed_;
-  std::vector<uint64_t> group_done_, counters_;
-  std::vector<Stamp> seen_;
-  std::vector<DeviceFinding> findings_;
-  uint32_t finding_count_ = 0;
+  BatchPool pool_;
+  std::vector<std::unique_ptr<ValidatorBatch>> batches_;
+  BatchScratch scratch_{BatchShape()};
 };
 
 void BM_Validate(benchmark::State& state) {

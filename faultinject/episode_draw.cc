@@ -197,7 +197,7 @@ Status DrawEpisode(const CampaignConfig& config, EpisodePlan* plan) {
 }
 
 std::vector<std::string> DescribeDraw(const CampaignConfig& config) {
-  return Swarm::Draw(config.seed).Lines();
+  return Swarm::Draw(config.seed).Lines(config.trace.empty());
 }
 
 namespace {

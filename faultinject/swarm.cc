@@ -61,28 +61,32 @@ TraceShape Swarm::Shape(Rng& rng, uint64_t requests) const {
   return shape;
 }
 
-std::vector<std::string> Swarm::Lines() const {
+std::vector<std::string> Swarm::LinesOfAnyTraffic() const {
+  return {"pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high), "lifo=" + Of8(lifo),
+          "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
+          "fault_gap=" + std::to_string(fault_gap), "fault_one_in=" + std::to_string(fault_one_in)};
+}
+
+std::vector<std::string> Swarm::Lines(bool generated) const {
+  std::vector<std::string> lines = LinesOfAnyTraffic();
+  if (!generated) return lines;
   std::string sizes;
   for (size_t i = 0; i < page_sizes.size(); ++i) {
     if (i > 0 && page_sizes[i] == page_sizes[i - 1]) continue;
     const auto n = std::count(page_sizes.begin(), page_sizes.end(), page_sizes[i]);
     sizes += (i == 0 ? "" : ",") + std::to_string(page_sizes[i]) + "x" + std::to_string(n);
   }
-  std::vector<std::string> lines = {
+  const std::vector<std::string> more = {
       "page_sizes=" + sizes,
       "rows=" + Text(rows),
-      "pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high),
       "token_budget=" + Text(budget),
-      "lifo=" + Of8(lifo),
       "withdrawing=" + Of8(withdrawing) + " up to " + std::to_string(withdrawn_most) + "/1000",
-      "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
       "median_message=" + Text(message),
       "median_output=" + Text(output),
       "conversations=" + Text(conversations),
       "system_prompts=" + Text(system_prompts),
-      "identities=" + Text(identities),
-      "fault_gap=" + std::to_string(fault_gap),
-      "fault_one_in=" + std::to_string(fault_one_in)};
+      "identities=" + Text(identities)};
+  lines.insert(lines.end(), more.begin(), more.end());
   for (size_t i = 0; i < features.size(); ++i) {
     lines.push_back(std::string(kEngineFeatures[i].name) + "=" + Of8(features[i]));
   }

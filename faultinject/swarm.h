@@ -40,8 +40,12 @@ struct Swarm {
 
   // Traffic of one run, drawn with its own generator.
   TraceShape Shape(Rng& rng, uint64_t requests) const;
-  // "name=value" of all of it.
-  std::vector<std::string> Lines() const;
+  // "name=value" of all that a campaign uses: a given trace brings its own traffic, with settings
+  // of its own draw.
+  std::vector<std::string> Lines(bool generated) const;
+
+ private:
+  std::vector<std::string> LinesOfAnyTraffic() const;
 };
 
 }  // namespace kvfence

@@ -19,7 +19,7 @@ inline namespace KVF_KERNEL_BUILD {
 #define KVF_OUT_OF_LINE __attribute__((noinline))
 
 inline constexpr unsigned kFenceThreads = 256;
-inline constexpr unsigned kFenceMaxBlocks = 1024;
+inline constexpr unsigned kFenceBlocksAtOnce = 2;  // of a multiprocessor
 
 using Wide = unsigned long long;  // the toolkit's 64-bit atomics know no other name for it
 static_assert(sizeof(Wide) == sizeof(uint64_t));
@@ -246,8 +246,8 @@ __device__ KVF_OUT_OF_LINE inline void SanitiseRow(const GateView& gate, const S
   }
 }
 
-// Two blocks a multiprocessor: with three, ptxas would spill for sm_100.
-__global__ void __launch_bounds__(kFenceThreads, 2)
+// With three blocks a multiprocessor, ptxas would spill for sm_100.
+__global__ void __launch_bounds__(kFenceThreads, kFenceBlocksAtOnce)
     ValidateKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                    const KVF_GRID_CONSTANT StepScratch scratch) {
   const BlockShare share = ShareOfBlock(step);
@@ -391,7 +391,7 @@ __device__ KVF_OUT_OF_LINE inline void StoreRows(const GateView& gate, const Ste
   }
 }
 
-__global__ void __launch_bounds__(kFenceThreads, 2)
+__global__ void __launch_bounds__(kFenceThreads, kFenceBlocksAtOnce)
     ConfirmKernel(const KVF_GRID_CONSTANT GateView gate, const KVF_GRID_CONSTANT StepView step,
                   const KVF_GRID_CONSTANT StepScratch scratch, ConfirmPart part) {
   const When when = part == ConfirmPart::kRecheckOnly ? When::kAfterStore : When::kConfirm;
@@ -417,10 +417,9 @@ __global__ void __launch_bounds__(kFenceThreads)
   }
 }
 
-// Blocks of a launch with that many items.
-inline unsigned FenceBlocks(uint64_t items) {
-  const uint64_t blocks = CeilDiv(items, kFenceThreads);
-  return static_cast<unsigned>(Max(1, Min(blocks, kFenceMaxBlocks)));
+// Blocks of a launch with that many items, at most `most`.
+inline unsigned FenceBlocks(uint64_t items, unsigned most) {
+  return static_cast<unsigned>(Max(1, Min(CeilDiv(items, kFenceThreads), most)));
 }
 inline uint64_t FenceItems(const StepView& step) {
   return step.work + step.pool_task_count + step.row_count;

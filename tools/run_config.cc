@@ -35,7 +35,10 @@ ABSL_FLAG(
     std::vector<std::string>, features, {},
     "features of the engine, comma-separated: first perhaps all or none, then NAME (always on), "
     "-NAME (never); what isn't named is drawn from the seed");
-ABSL_FLAG(std::string, policy, "abort", "what a finding does: log, abort, recompute or stop");
+ABSL_FLAG(
+    std::string, policy, "abort",
+    "what a finding does: log (tells, and lets wrong tokens leave: with faults the run is red), "
+    "abort, recompute or stop");
 ABSL_FLAG(int64_t, pages, -1, "pages in the pool, the null page counted; -1: drawn");
 ABSL_FLAG(std::string, until, "",
           "complete: go on until each kind has been activated often enough");

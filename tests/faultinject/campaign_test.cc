@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -291,6 +292,14 @@ TEST(Campaign, ServesATraceFile) {
   const CampaignReport report = MustRun(config);
   EXPECT_TRUE(report.green) << Why(report);
   EXPECT_EQ(report.requests, 30u);
+  const auto tells_of_generator = [](const CampaignReport& r) {
+    return std::any_of(r.drawn.begin(), r.drawn.end(), [](const std::string& line) {
+      return line.starts_with("conversations=") || line.starts_with("page_sizes=");
+    });
+  };
+  EXPECT_FALSE(report.drawn.empty());
+  EXPECT_FALSE(tells_of_generator(report));
+  EXPECT_TRUE(tells_of_generator(MustRun(Small(1, 8, {"none"}))));
   config.faults = {"row_swap"};
   const CampaignReport faulty = MustRun(config);
   EXPECT_TRUE(faulty.green) << Why(faulty);

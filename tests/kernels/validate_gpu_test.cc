@@ -1,6 +1,7 @@
 // Apply, validate and confirm on a device, where there is one, against the CPU backend.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -70,18 +71,25 @@ class OnDevice {
     for (const Moved& moved : moved_) cudaFree(moved.device);
   }
 
-  void Validate() { Check(ValidateCuda(gate_, step_, scratch_, nullptr)); }
+  void Validate() {
+    Zero();
+    Check(ValidateCuda(gate_, step_, scratch_, nullptr));
+  }
   void Confirm() { Check(ConfirmCuda(gate_, step_, scratch_, nullptr)); }
   // Both launches captured, then run once as a graph.
   void Capture() {
     cudaStream_t stream = nullptr;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
+    Zero();
     ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
     ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
     EXPECT_TRUE(ValidateCuda(gate_, step_, scratch_, stream).ok());
     EXPECT_TRUE(ConfirmCuda(gate_, step_, scratch_, stream).ok());
     ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    size_t nodes = 0;
+    ASSERT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
+    EXPECT_EQ(nodes, 2u) << "each call is one launch and nothing else";
     ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
     ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -103,6 +111,16 @@ class OnDevice {
     void* device;
     size_t bytes;
   };
+
+  // What validate counts in, as the copy before it would bring it.
+  void Zero() {
+    std::fill_n(scratch_.verdicts, step_.row_count, VerdictWord{0});
+    std::fill_n(scratch_.row_reasons, step_.row_count, 0u);
+    std::fill_n(scratch_.group_done, step_.group_count, uint64_t{0});
+    std::fill_n(scratch_.group_failed, step_.group_count, 0u);
+    std::fill_n(scratch_.counters, kCounters, uint64_t{0});
+    *scratch_.finding_count = 0;
+  }
 
   static void Check(const Status& status) {
     ASSERT_TRUE(status.ok()) << status.message();

@@ -38,7 +38,8 @@ class Table(unittest.TestCase):
     def run_table(self):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = targets.main([f"--results={self.results}", "--quick"])
+            code = targets.main([f"--results={self.results}", f"--gpu={self.results / 'gpu.json'}",
+                                 "--quick"])
         return code, out.getvalue(), err.getvalue()
 
     def verdicts(self):
@@ -62,6 +63,46 @@ class Table(unittest.TestCase):
                                     for kv, most in (("bf16", 8), ("fp8", value["more"]))}}
                   for n in (4, 8, 12, 16, 20)]
         (self.results / "capacity.json").write_text(json.dumps({"rows": served}))
+
+    def put_gpu(self, name="NVIDIA H200", **changed):
+        value = {"all": 9.0, "alone": 39.0, "added": 10.0, "host": 9.0, **changed}
+        rows = [{"page_size": p, "sharing": s, "all_us": value["all"] if (p, s) == (64, 1) else 99,
+                 "validate_us": value["alone"] if (p, s) == (1, 3) else 99}
+                for p in (64, 1) for s in (1, 3)]
+        steps = [{"page_size": p, "layers": 61,
+                  "launched": {"added_us": value["added"] if p == 64 else 99},
+                  "host_us": value["host"] if p == 64 else 99} for p in (1, 64)]
+        (self.results / "gpu.json").write_text(json.dumps(
+            {"device": {"name": name}, "validator": rows, "step": steps}))
+
+    def test_a_gpus_figures_are_read(self):
+        self.put_gpu()
+        code, verdicts = self.verdicts()
+        self.assertEqual((code, verdicts.count("yes")), (0, 4))
+        for name, value in (("all", 10.1), ("alone", 40.1), ("added", 11.1), ("host", 10.1)):
+            self.put_gpu(**{name: value})
+            code, verdicts = self.verdicts()
+            self.assertEqual((code, verdicts.count("yes"), verdicts.count("NO")), (1, 3, 1), name)
+
+    def test_another_gpu_is_told_and_not_judged(self):
+        self.put_gpu(name="NVIDIA L40S", added=99.0)
+        code, verdicts = self.verdicts()
+        self.assertEqual((code, set(verdicts)), (0, {"-"}))
+        self.assertIn("99.00 us on NVIDIA L40S, not H200", self.run_table()[1])
+
+    def test_a_kept_miss_is_told_but_not_this_runs(self):
+        self.put_gpu(added=99.0)
+        before, targets.GPU_FILES = targets.GPU_FILES, (self.results / "none.json",
+                                                        self.results / "gpu.json")
+        self.addCleanup(setattr, targets, "GPU_FILES", before)
+        code, verdicts = self.verdicts()
+        self.assertEqual((code, verdicts.count("NO")), (0, 1))
+
+    def test_a_gpu_part_that_wasnt_run_is_not_measured(self):
+        (self.results / "gpu.json").write_text('{"device": {"name": "NVIDIA H200"}}')
+        code, verdicts = self.verdicts()
+        self.assertEqual((code, set(verdicts)), (0, {"-"}))
+        self.assertEqual(self.run_table()[1].count("by ./dev gpu"), 4)
 
     def test_nothing_measured_is_no_pass(self):
         code, verdicts = self.verdicts()

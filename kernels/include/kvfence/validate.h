@@ -66,8 +66,10 @@ struct StepView {
   const LengthView* lengths;       // [pool_count]
 };
 
-// Scratch of one pass, kept from validate to settle (two passes in flight need two). Zeroed by
-// Validate itself.
+// Scratch of one pass, kept from validate to settle (two passes in flight need two). It begins as
+// zeros, but for seen_stamps and findings: ValidateCpu sees to that itself; on a device they come
+// with the copy that brings the step's arrays, as a memset would be one more launch. What isn't
+// zero fails rows, or leaves all of them without a verdict.
 struct StepScratch {
   VerdictWord* verdicts;        // [row_count] out
   uint32_t* row_reasons;        // [row_count]
