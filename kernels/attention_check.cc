@@ -74,6 +74,8 @@ Status Check(const Attention& a) {
   if (a.kv_chunk_size % kTile != 0) {
     return Status::Invalid("kv_chunk_size must be a multiple of 32");
   }
+  if (a.kv_chunk_size > 1u << 31) return Status::Invalid("kv_chunk_size must be at most 2^31");
+  if (a.num_pages > ~0u) return Status::Invalid("num_pages must be below 2^32");
   if (Status shape = CheckShape(a); !shape.ok()) return shape;
   const attention::Problem p = attention::ProblemOf(a);
   if (uint64_t{p.seq_len_q} * p.num_qo_heads > 1u << 18) {

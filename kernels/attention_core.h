@@ -261,12 +261,22 @@ KVF_HD TokenWeight TakeToken(SoftmaxState* state, float score) {
   return result;
 }
 
-// Joins the states of two disjoint sets of tokens; acc = acc * keep + other_acc * weight.
+// had * keep + added * weight. On a device rounded as written here: which of the two products a
+// compiler fuses with the sum may differ from kernel to kernel, and with it the bits (I-62).
+KVF_HD float Blend(float had, float keep, float added, float weight) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(had, keep, __fmul_rn(added, weight));
+#else
+  return had * keep + added * weight;
+#endif
+}
+
+// Joins the states of two disjoint sets of tokens; acc = Blend(acc, keep, other_acc, weight).
 KVF_HD TokenWeight TakeState(SoftmaxState* state, SoftmaxState other) {
   if (other.max == MinusInfinity() && other.sum == 0.0f) return {1.0f, 0.0f};
   const float max = fmaxf(state->max, other.max);
   const TokenWeight result = {Rescale(state->max, max), Rescale(other.max, max)};
-  state->sum = state->sum * result.keep + other.sum * result.weight;
+  state->sum = Blend(state->sum, result.keep, other.sum, result.weight);
   state->max = max;
   return result;
 }

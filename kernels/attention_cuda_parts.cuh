@@ -43,7 +43,7 @@ struct LineSum {
     const TokenWeight joined = TakeState(&state, other);
     KVF_UNROLL
     for (uint32_t i = 0; i < F::kKey / kWarpLanes; ++i) {
-      acc[i] = acc[i] * joined.keep + numbers[i * stride] * joined.weight;
+      acc[i] = Blend(acc[i], joined.keep, numbers[i * stride], joined.weight);
     }
   }
   __device__ __forceinline__ void TakePartial(const float* partial) {

@@ -31,7 +31,7 @@ __device__ __forceinline__ void KeepSums(const Shared<F>& shared, const MmaLane<
     if constexpr (kJoin) states[r] = {lines[r][F::kKey], lines[r][F::kKey + 1]};
     const TokenWeight joined = TakeState(&states[r], own);
     const auto keep = [&](float* number, float sum) {
-      *number = kJoin ? *number * joined.keep + sum * joined.weight : sum;
+      *number = kJoin ? Blend(*number, joined.keep, sum, joined.weight) : sum;
     };
     float* first = lines[r] + lane.dim_warp * Cut<F>::kDims + 2 * lane.t * Cut<F>::kColumns;
     KVF_UNROLL
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kMmaWarps* kWarpLanes)
   const uint32_t lines = LinesOfRow(a, row);
   const Span all = SpanOfRow(a, row);
   const Span chunks = ChunksOfBlock(a, all);
-  if (gridDim.z > 1 && chunks.begin >= chunks.end) return;
+  if (first_line >= lines || (gridDim.z > 1 && chunks.begin >= chunks.end)) return;
   LoadQueries<F>(a, row, kv_head, first_line, lines, split, shared);
   if constexpr (kOneShare) ClearSums<F>(shared);
   MmaLane<F> lane;
@@ -155,9 +155,10 @@ void LaunchMma(const Problem& a, uint32_t parts, Stream stream) {
   const dim3 grid(a.rows, a.num_kv_heads * line_blocks, parts);
   const size_t bytes = SharedBytes<F>(split);
 #if defined(__CUDACC__)
-  // More than 48 KB must be asked for; a refusal is the launch's error.
+  // More than 48 KB must be asked for, always as much: another thread, or a graph, may be about to
+  // launch the other kind of queries. A refusal is the launch's error.
   cudaFuncSetAttribute(MmaAttentionKernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(bytes));
+                       static_cast<int>(SharedBytes<F>(true)));
 #endif
   KVF_LAUNCH(MmaAttentionKernel<F>, grid, dim3(kWarpLanes, kMmaWarps), bytes, stream, a,
              line_blocks, split);

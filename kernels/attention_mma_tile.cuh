@@ -209,15 +209,15 @@ struct Values {
     KVF_UNROLL
     for (uint32_t h = 0; h < 2; ++h) {
       constexpr uint32_t kPerWord = 4 / F::kBytes;
-      const uint32_t at = c / kPerWord, shift = c % kPerWord * 8 * F::kBytes;
-      const auto number = [&](uint32_t i) {
-        return !kSome || (mask >> i & 1u) != 0 ? words[i][at] >> shift : 0u;
+      const uint32_t at = c % kPerWord;  // in the word
+      const auto word = [&](uint32_t i) {
+        return !kSome || (mask >> i & 1u) != 0 ? words[i][c / kPerWord] : 0u;
       };
-      const uint32_t first = number(2 * h), second = number(2 * h + 1);
+      const uint32_t first = word(2 * h), second = word(2 * h + 1);
       if constexpr (F::kKv == KvType::kE4m3) {
-        pairs[h] = Bf16OfCodes((first & 0xFFu) << 8 | (second & 0xFFu) << 24);
+        pairs[h] = Bf16OfCodes(PickBytes(first, second, at << 4 | (4 + at) << 12));
       } else {
-        pairs[h] = (first & 0xFFFFu) | second << 16;
+        pairs[h] = PickBytes(first, second, at == 0 ? 0x5410 : 0x7632);
       }
     }
     return {pairs[0], pairs[1]};

@@ -243,6 +243,8 @@ TEST_P(Attention, RefusesGeometryInWords) {
       refused([](DecodeAttention* a) { a->k_cache = static_cast<const char*>(a->k_cache) + 1; }));
   EXPECT_TRUE(refused([](DecodeAttention* a) { a->table.entries.data = nullptr; }));
   EXPECT_TRUE(refused([](DecodeAttention* a) { a->table.divisor = 0; }));
+  EXPECT_TRUE(refused([](DecodeAttention* a) { a->num_pages = uint64_t{1} << 32; }));
+  EXPECT_TRUE(refused([](DecodeAttention* a) { a->kv_chunk_size = ~31u; }));
   EXPECT_TRUE(refused([](DecodeAttention* a) { a->table.entries_per_page = 3; }));
   EXPECT_TRUE(refused([](DecodeAttention* a) { a->lengths.values.data = nullptr; }));
   EXPECT_TRUE(refused([](DecodeAttention* a) { a->table.layout = TableLayout::kCsr; }));

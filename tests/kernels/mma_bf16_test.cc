@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -87,6 +88,28 @@ TEST(MmaBf16, AWarpMultipliesMatrices) {
       for (int k = 0; k < 16; ++k) sum += in.a[row][k] * in.b[k][column];
       EXPECT_EQ(out.c[row][column], sum) << row << " " << column;
     }
+  }
+}
+
+// What a device's instruction adds isn't rounded; the shim mustn't be better than that.
+TEST(MmaBf16, TheShimsSumsAreCutOffAsOnADevice) {
+  struct Sum {
+    float c, a, b, expected;  // c + sixteen times a * b
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const Sum& sum : {Sum{1.0f, 0x1p-12f, 0x1p-12f, 1.0f + 0x1p-20f},
+                         {1.0f, 0x1p-12f, 0x1p-13f, 1.0f},    // cut off one by one
+                         {-1.0f, 0x1p-12f, 0x1p-13f, -1.0f},  // towards zero on either side
+                         {-1.0f, -0x1.8p-12f, 0x1p-12f, -1.0f - 0x1p-20f},
+                         {0.0f, 0x1p-130f, 0x1p-3f, 0x1p-129f},  // subnormal numbers count
+                         {0.0f, 0x1p127f, 1.0f, infinity},
+                         {0.0f, infinity, -1.0f, -infinity}}) {
+    Matrices in, out{};
+    std::fill_n(&in.a[0][0], 16 * 16, sum.a);
+    std::fill_n(&in.b[0][0], 16 * 8, sum.b);
+    std::fill_n(&in.c[0][0], 16 * 8, sum.c);
+    KVF_LAUNCH(Multiply, dim3(1), dim3(32), 0, nullptr, &in, &out);
+    EXPECT_EQ(out.c[0][0], sum.expected) << sum.c << " " << sum.a << " " << sum.b;
   }
 }
 

@@ -56,7 +56,7 @@ struct PagedRows {
 
   uint32_t page_size = 0;
   uint32_t null_page = 0;
-  uint64_t num_pages = 0;
+  uint64_t num_pages = 0;  // below 2^32
   KvType kv_type = KvType::kE4m3;
   // kBf16 only: every stored number is one that e4m3 has too, as in a pool whose pages are handed
   // to an e4m3 pool. The CPU's bits are then those of an e4m3 cache of the same numbers.
@@ -71,7 +71,7 @@ struct PagedRows {
 
   // The context is cut at multiples of this, each part is computed for itself, and the parts are
   // joined in order: the result's bits depend on it, and on nothing else of how work is spread.
-  // A multiple of 32; 0: kDefaultKvChunkSize.
+  // A multiple of 32, at most 2^31; 0: kDefaultKvChunkSize.
   uint32_t kv_chunk_size = 0;
   // CUDA: contexts up to this length are spread over blocks, part by part, by way of the workspace
   // (DecodeWorkspaceBytes says how large). 0, or no workspace: one block walks a row.
