@@ -115,7 +115,8 @@ Status RunMoved(const Attention& host, How how) {
   Managed managed;
   Attention a = Moved(host, &managed);
   if (how == How::kSpread) {
-    a.max_kv_len = uint64_t{kSpreadParts} * kDefaultKvChunkSize;
+    a.max_kv_len =
+        uint64_t{kSpreadParts} * (a.kv_chunk_size != 0 ? a.kv_chunk_size : kDefaultKvChunkSize);
     a.workspace_bytes = DecodeWorkspaceBytes(a);
     a.workspace = managed.Make<float>(a.workspace_bytes / sizeof(float));
   }
@@ -190,6 +191,24 @@ TEST_F(AttentionGpuDevice, BitsDoNotDependOnWherePagesLie) {  // I-62
   AttentionCase second(shape);
   const std::vector<float> found = second.Run(RunDevice(How::kWalked));
   EXPECT_TRUE(SameBits(found, expected));
+}
+
+// Several parts, and joins by both kernels: what the shim can't show is how a device fuses them.
+TEST_F(AttentionGpuDevice, SpreadingContextsOverBlocksChangesNoBit) {  // I-62
+  for (const uint32_t dim : {64u, 128u, 256u, 576u}) {
+    for (const uint32_t group : {1u, 5u}) {
+      Shape shape;
+      shape.mla = dim == 576;
+      shape.head_dim = dim;
+      shape.kv_heads = 2;
+      shape.qo_heads = shape.mla ? group : 2 * group;
+      shape.kv_chunk_size = 32;
+      shape.lengths = {128, 5, 0, 65};
+      AttentionCase c(shape, dim + group);
+      const std::vector<float> walked = c.Run(RunDevice(How::kWalked));
+      EXPECT_TRUE(SameBits(c.Run(RunDevice(How::kSpread)), walked)) << dim << " " << group;
+    }
+  }
 }
 #endif
 
