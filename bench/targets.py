@@ -219,8 +219,9 @@ def keep(results, into):
     """Copies the results, without what names the machine."""
     for path in sorted(results.glob("*.json")):
         data = load(path) or {}
-        for key in NAMES_THE_MACHINE:
-            data.get("context", {}).pop(key, None)
+        if isinstance(data.get("context"), dict):  # Google Benchmark's
+            for key in NAMES_THE_MACHINE:
+                data["context"].pop(key, None)
         (into / path.name).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
