@@ -11,15 +11,11 @@
 #include "kvfence/cuda_on_cpu.h"
 #include "tests/kernels/attention_backends.h"
 #include "tests/kernels/attention_case.h"
+#include "tests/kernels/attention_draw.h"
 #include "tests/model/cases.h"
 
 namespace kvfence {
 namespace {
-
-template <class T, size_t kN>
-T OneOf(Rng* rng, const T (&all)[kN]) {
-  return all[rng->Below(kN)];
-}
 
 // Query heads to a KV head; with 16 lines to a block, one block, or several and a rest.
 uint32_t DrawGroup(Rng* rng) { return OneOf(rng, {4u, 5u, 8u, 9u, 15u, 16u, 17u, 33u, 128u}); }
@@ -46,14 +42,7 @@ Shape DrawShape(Rng* rng) {
   shape.lengths.resize(rng->Between(1, 3));
   const uint32_t most = group > 16 ? 70 : shape.mla ? 100 : 260;
   for (uint32_t& length : shape.lengths) length = static_cast<uint32_t>(rng->Between(0, most));
-  shape.page_scales = rng->Chance(1, 2);
-  shape.head_scales = !shape.mla && rng->Chance(1, 3);
-  shape.bf16 = rng->Chance(1, 3);
-  shape.bf16_kv = rng->Chance(1, 3);
-  shape.hnd = rng->Chance(1, 3);
-  shape.packed_mla = rng->Chance(1, 2);
-  shape.interleaved_kv = rng->Chance(1, 4);
-  shape.kv_chunk_size = OneOf(rng, {0u, 32u, 64u, 96u});
+  DrawFormats(rng, &shape);
   DrawQueries(rng, group, &shape);
   return shape;
 }

@@ -9,15 +9,11 @@
 
 #include "tests/kernels/attention_backends.h"
 #include "tests/kernels/attention_case.h"
+#include "tests/kernels/attention_draw.h"
 #include "tests/model/cases.h"
 
 namespace kvfence {
 namespace {
-
-template <class T, size_t kN>
-T OneOf(Rng* rng, const T (&all)[kN]) {
-  return all[rng->Below(kN)];
-}
 
 // Lengths like to lie at the ends of pages, tiles and parts.
 uint32_t RandomLength(Rng* rng, uint32_t page_size, uint32_t most) {
@@ -48,19 +44,12 @@ Shape RandomShape(Rng* rng) {
   shape.lengths.resize(rng->Between(1, 4));
   const uint32_t most = shape.mla ? 80 : 260;
   for (uint32_t& length : shape.lengths) length = RandomLength(rng, shape.page_size, most);
-  shape.page_scales = rng->Chance(1, 2);
-  shape.head_scales = !shape.mla && rng->Chance(1, 3);
-  shape.bf16 = rng->Chance(1, 3);
-  shape.bf16_kv = rng->Chance(1, 3);
-  shape.hnd = rng->Chance(1, 3);
-  shape.packed_mla = rng->Chance(1, 2);
+  DrawFormats(rng, &shape);
   shape.csr = rng->Chance(1, 3);
   shape.slot_table = rng->Chance(1, 4);
   shape.wide_integers = rng->Chance(1, 2);
-  shape.interleaved_kv = rng->Chance(1, 4);
   shape.tiny_numbers = rng->Chance(1, 10);
   if (rng->Chance(1, 3)) shape.window_left = static_cast<int64_t>(rng->Below(100));
-  shape.kv_chunk_size = OneOf(rng, {0u, 32u, 64u, 96u});
   DrawQueries(rng, &shape);
   return shape;
 }
