@@ -61,14 +61,11 @@ TraceShape Swarm::Shape(Rng& rng, uint64_t requests) const {
   return shape;
 }
 
-std::vector<std::string> Swarm::LinesOfAnyTraffic() const {
-  return {"pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high), "lifo=" + Of8(lifo),
-          "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
-          "fault_gap=" + std::to_string(fault_gap), "fault_one_in=" + std::to_string(fault_one_in)};
-}
-
 std::vector<std::string> Swarm::Lines(bool generated) const {
-  std::vector<std::string> lines = LinesOfAnyTraffic();
+  std::vector<std::string> lines = {
+      "pressure=" + Tenths(pressure.low) + ".." + Tenths(pressure.high), "lifo=" + Of8(lifo),
+      "reach_tile=1.." + std::to_string(uint64_t{1} << tile_doublings),
+      "fault_gap=" + std::to_string(fault_gap), "fault_one_in=" + std::to_string(fault_one_in)};
   if (!generated) return lines;
   std::string sizes;
   for (size_t i = 0; i < page_sizes.size(); ++i) {

@@ -43,9 +43,6 @@ struct Swarm {
   // "name=value" of all that a campaign uses: a given trace brings its own traffic, with settings
   // of its own draw.
   std::vector<std::string> Lines(bool generated) const;
-
- private:
-  std::vector<std::string> LinesOfAnyTraffic() const;
 };
 
 }  // namespace kvfence

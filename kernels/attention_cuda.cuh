@@ -245,19 +245,6 @@ __device__ __forceinline__ void RunShare(const Problem& a, const AttentionRow& r
   }
 }
 
-// Joins the shares of one line, share 0 first.
-template <class F>
-__device__ __forceinline__ LineSum<F> JoinShares(const float* partials, uint32_t line) {
-  LineSum<F> sum;
-  sum.Clear();
-  const uint32_t floats = PartialFloats(F::kKey);
-  for (uint32_t s = 0; s < blockDim.y; ++s) {
-    const uint32_t warp = threadIdx.z * blockDim.y + s;
-    sum.TakePartial(partials + (warp * kWarpLines + line) * floats);
-  }
-  return sum;
-}
-
 // grid (rows, num_kv_heads * line_blocks, parts), block (32, shares, line_warps), dynamic shared
 // memory of line_warps * shares * kWarpLines * PartialFloats floats.
 template <class F>
@@ -286,7 +273,9 @@ __global__ void __launch_bounds__(kBlockWarps* kWarpLanes, 1)
     __syncthreads();
     KVF_UNROLL
     for (uint32_t l = 0; l < kWarpLines && threadIdx.y == 0; ++l) {
-      const LineSum<F> sum = JoinShares<F>(partials, l);
+      const uint32_t first = threadIdx.z * blockDim.y * kWarpLines + l;
+      const LineSum<F> sum =
+          JoinShares<F>(partials + first * PartialFloats(F::kKey), blockDim.y, kWarpLines);
       total[l].Take(sum.state, sum.acc, 1);
     }
     __syncthreads();

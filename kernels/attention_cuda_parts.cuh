@@ -68,6 +68,18 @@ struct LineSum {
   }
 };
 
+// Joins the shares of one line, share 0 first; `lines` partial results from one to the next.
+template <class F>
+__device__ __forceinline__ LineSum<F> JoinShares(const float* first, uint32_t shares,
+                                                 uint32_t lines) {
+  LineSum<F> sum;
+  sum.Clear();
+  for (uint32_t s = 0; s < shares; ++s) {
+    sum.TakePartial(first + s * lines * PartialFloats(F::kKey));
+  }
+  return sum;
+}
+
 // Where a line's partial result of a part lies in the workspace.
 KVF_HD uint64_t PartialAt(const Problem& a, uint32_t parts, uint32_t row, uint32_t kv_head,
                           uint32_t line, uint64_t part) {

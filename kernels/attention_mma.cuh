@@ -74,23 +74,10 @@ __device__ __forceinline__ void RunMmaShare(const Problem& a, const AttentionRow
 // The lines that a warp joins at the end of each part, and writes.
 inline constexpr uint32_t kOwnLines = kMmaLines / kMmaWarps;
 
+// Share 0's sums of the own-th of them.
 template <class F>
-__device__ __forceinline__ const float* SumsOf(const Shared<F>& shared, uint32_t share,
-                                               uint32_t own) {
-  const uint32_t line = threadIdx.y * kOwnLines + own;
-  return shared.sums + (share * kMmaLines + line) * PartialFloats(F::kKey);
-}
-
-// What the shares left, the first one's first.
-template <class F>
-__device__ __forceinline__ void JoinPart(const Shared<F>& shared, LineSum<F> (&total)[kOwnLines]) {
-  KVF_UNROLL
-  for (uint32_t l = 0; l < kOwnLines; ++l) {
-    LineSum<F> sum;
-    sum.Clear();
-    for (uint32_t s = 0; s < Cut<F>::kShares; ++s) sum.TakePartial(SumsOf(shared, s, l));
-    total[l].Take(sum.state, sum.acc, 1);
-  }
+__device__ __forceinline__ const float* SumsOf(const Shared<F>& shared, uint32_t own) {
+  return shared.sums + (threadIdx.y * kOwnLines + own) * PartialFloats(F::kKey);
 }
 
 template <class F>
@@ -132,13 +119,17 @@ __global__ void __launch_bounds__(kMmaWarps* kWarpLanes)
     RunMmaShare<F>(a, row, shared, kv_head, part, scale, split, &lane);
     __syncthreads();
     if constexpr (kOneShare) continue;
-    JoinPart<F>(shared, total);
+    KVF_UNROLL
+    for (uint32_t l = 0; l < kOwnLines; ++l) {
+      const LineSum<F> sum = JoinShares<F>(SumsOf(shared, l), Cut<F>::kShares, kMmaLines);
+      total[l].Take(sum.state, sum.acc, 1);
+    }
     __syncthreads();
   }
   KVF_UNROLL
   for (uint32_t l = 0; l < kOwnLines; ++l) {
     const uint32_t line = first_line + threadIdx.y * kOwnLines + l;
-    if constexpr (kOneShare) total[l].TakePartial(SumsOf(shared, 0, l));
+    if constexpr (kOneShare) total[l].TakePartial(SumsOf(shared, l));
     if (line < lines) Finish<F>(a, row, kv_head, line, total[l]);
   }
 }

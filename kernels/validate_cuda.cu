@@ -32,18 +32,24 @@ cudaError_t MostBlocks(unsigned* most) {
   return error;
 }
 
+// One launch over so many items; `what` names it in errors.
+template <class Kernel, class... Args>
+Status LaunchOver(uint64_t items, const char* what, void* stream, Kernel kernel,
+                  const Args&... args) {
+  unsigned most = 0;
+  if (const cudaError_t error = MostBlocks(&most); error != cudaSuccess) {
+    return FromCuda(error, what);
+  }
+  KVF_LAUNCH(kernel, fence::FenceBlocks(items, most), fence::kFenceThreads, 0,
+             static_cast<cudaStream_t>(stream), args...);
+  return FromCuda(cudaGetLastError(), what);
+}
+
 }  // namespace
 
 Status ApplyCuda(const GateView& gate, const ApplyItem* items, uint64_t count, void* stream) {
   if (count == 0) return Status();
-  const auto on = static_cast<cudaStream_t>(stream);
-  unsigned most = 0;
-  if (const cudaError_t error = MostBlocks(&most); error != cudaSuccess) {
-    return FromCuda(error, "apply");
-  }
-  KVF_LAUNCH(fence::ApplyKernel, fence::FenceBlocks(count, most), fence::kFenceThreads, 0, on, gate,
-             items, count);
-  return FromCuda(cudaGetLastError(), "apply");
+  return LaunchOver(count, "apply", stream, fence::ApplyKernel, gate, items, count);
 }
 
 Status ValidateCuda(const GateView& gate, const StepView& step, const StepScratch& scratch,
@@ -52,27 +58,15 @@ Status ValidateCuda(const GateView& gate, const StepView& step, const StepScratc
     if (step.row_count == 0) return Status();
     return Status::Invalid("validate: rows without a group");
   }
-  const auto on = static_cast<cudaStream_t>(stream);
-  unsigned most = 0;
-  if (const cudaError_t error = MostBlocks(&most); error != cudaSuccess) {
-    return FromCuda(error, "validate");
-  }
-  KVF_LAUNCH(fence::ValidateKernel, fence::FenceBlocks(fence::FenceItems(step), most),
-             fence::kFenceThreads, 0, on, gate, step, scratch);
-  return FromCuda(cudaGetLastError(), "validate");
+  return LaunchOver(fence::FenceItems(step), "validate", stream, fence::ValidateKernel, gate, step,
+                    scratch);
 }
 
 Status ConfirmCuda(const GateView& gate, const StepView& step, const StepScratch& scratch,
                    void* stream) {
   if (step.row_count == 0) return Status();
-  const auto on = static_cast<cudaStream_t>(stream);
-  unsigned most = 0;
-  if (const cudaError_t error = MostBlocks(&most); error != cudaSuccess) {
-    return FromCuda(error, "confirm");
-  }
-  KVF_LAUNCH(fence::ConfirmKernel, fence::FenceBlocks(fence::FenceItems(step), most),
-             fence::kFenceThreads, 0, on, gate, step, scratch, ConfirmPart::kBoth);
-  return FromCuda(cudaGetLastError(), "confirm");
+  return LaunchOver(fence::FenceItems(step), "confirm", stream, fence::ConfirmKernel, gate, step,
+                    scratch, ConfirmPart::kBoth);
 }
 
 }  // namespace kvfence

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "bench/gpu_prediction_json.h"
+#include "kernels/attention_mma.cuh"
+#include "kernels/validate_cuda.cuh"
 
 namespace kvfence {
 namespace {
@@ -23,6 +25,12 @@ BatchShape TwoRows(uint32_t sharing) {
   return shape;
 }
 constexpr uint64_t kAnyL2 = 1 << 20;
+
+// What the formulas take from the kernels, whose headers a CUDA program can't include beside them.
+static_assert(kFenceBlockThreads == fence::kFenceThreads);
+static_assert(kFenceBlocksAtOnce == fence::kFenceBlocksAtOnce);
+static_assert(kMmaHeads == attention::kMmaLines);
+static_assert(kFewestMmaHeads == attention::kFewestMmaLines);
 
 TEST(PredictedBytes, OfValidateByHand) {
   const LaunchBytes bytes = ValidateBytes(TwoRows(1), kAnyL2);
